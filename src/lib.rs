@@ -9,7 +9,7 @@
 //!   [Rust in the browser](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md).
 //! * [`machine`] has the rules that all this obeys, as pure code. Authors of stores and signals need it, and so do model checkers.
 //!
-//! The [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not) says what a lease promises and what it
+//! The [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-it-does-not) says what a lease promises and what it
 //! does not.
 //!
 //! ```

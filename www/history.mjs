@@ -3,7 +3,7 @@
 
 // How long ago something may be and still be shown.
 export const WINDOW_MS = 60_000;
-// So many looks without an answer make a silence: one alone may be answered late.
+// This many looks without an answer make a silence: one alone may be answered late.
 const UNANSWERED = 4;
 const SILENCE_MS = 2_000;
 // A record and what was said of it are looked at so far apart before the record is believed.

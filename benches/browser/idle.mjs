@@ -57,7 +57,7 @@ function wrap(owner, name, around) {
 
 const { LeaseManager } = await import("/pkg/index.mjs");
 
-// Transactions per heartbeat of a manager that holds so many keys and does nothing with them.
+// Transactions per heartbeat of a manager that holds this many keys and does nothing with them.
 async function held({ keys, beats }) {
   const heartbeatMs = 1_000;
   const leases = await LeaseManager.open("bench-held", { leaseMs: 4 * heartbeatMs, heartbeatMs });

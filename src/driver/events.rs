@@ -13,7 +13,7 @@ use futures::Stream;
 use super::event::LeaseEvent;
 use crate::executor::{DROPS_TASKS, Shared, WeakShared};
 
-/// So many unread events are kept for each listener.
+/// How many unread events are kept for each listener.
 const UNREAD_LIMIT: usize = 4096;
 
 /// What happens to the leases of a manager, in its order: made by [`LeaseManager::events`](crate::LeaseManager::events).

@@ -16,7 +16,7 @@ use chunked::Entries;
 #[cfg(feature = "js")]
 use flat::Entries;
 
-/// Whether a context may have so many keys that one search of its store queue for many of them is cheaper than a search for each.
+/// Whether a context may have enough keys that one search of its store queue for many of them is cheaper than a search for each.
 pub(crate) const HAS_MANY_KEYS: bool = !cfg!(feature = "js");
 
 /// A map whose keys are kept in order.

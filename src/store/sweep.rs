@@ -10,12 +10,12 @@ use crate::machine::{Batch, Key, Records, SessionId, StoreError, StoreErrorKind}
 
 /// Only a store with more records than this is looked through.
 pub(super) const MANY: usize = 512;
-/// So many records are read at once.
+/// How many records are read at once.
 pub(super) const PAGE: usize = 256;
-/// One connection reads at most so many pages, because a store may have a million records in use, and ten thousand connections. This is
+/// One connection reads at most this many pages, because a store may have a million records in use, and ten thousand connections. This is
 /// enough for programs that leave one record for each connection.
 const PAGES: usize = 8;
-/// One transaction forgets at most so many records. It has a row for each of these records, and for each session that they name.
+/// One transaction forgets at most this many records. It has a row for each of these records, and for each session that they name.
 const AT_ONCE: usize = 8;
 /// The pause between two transactions. Each may change the store's own row, which the transactions of all contexts use.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -134,7 +134,7 @@ mod tests {
         tried: Mutex<usize>,
         /// How often the store's own row was written.
         raised: Mutex<usize>,
-        /// After so many transactions nobody uses the connection.
+        /// After this many transactions nobody uses the connection.
         over_after: usize,
     }
 

@@ -367,7 +367,7 @@ fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {
     drop(scratch.ready(&["-s"], "echo ready; exec sleep 600"));
     let start = Instant::now();
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
-    assert!(start.elapsed() < Duration::from_secs(5), "it would wait for so long if only the dead were in the way");
+    assert!(start.elapsed() < Duration::from_secs(5), "it would wait this long only if everybody in the way were dead");
     assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
     drop(living);
 }

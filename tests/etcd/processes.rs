@@ -17,7 +17,7 @@ use crate::{
     prefix, server, start, told,
 };
 
-/// The shortest there is: whoever is killed while it holds is waited for so long.
+/// The shortest there is: others wait this long for whoever is killed while it holds.
 const LEASE: Duration = Duration::from_secs(1);
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);

@@ -93,7 +93,7 @@ fn leases_are_acquired_handed_over_and_signalled_over_tls() {
     }
     let encrypted = Encrypted::start(false);
     Runtime::new().unwrap().block_on(async {
-        // The lease is so long that only a signal brings the grant in time.
+        // The lease is too long for anything but a signal to bring the grant in time.
         let hour = Duration::from_secs(3_600);
         let open = async |host, parameters| encrypted.open(host, parameters).await.lease(hour).build().unwrap();
         let (one, two) =

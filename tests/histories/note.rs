@@ -38,7 +38,7 @@ pub(crate) enum What {
     Leaves,
     /// Its holder released it, and the store agreed that the lease was its own.
     Released,
-    /// It was in doubt for so long that its holder should have been notified by then.
+    /// It was in doubt for long enough that its holder should have been notified by then.
     Untold,
     Wrote,
     /// The fence refused it, or its outcome is unknown.

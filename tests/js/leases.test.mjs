@@ -312,7 +312,7 @@ test("a copy of a lease fails: it would be none", async () => {
   await leases.close();
 });
 
-test("a lease is held for so long at most, or as long as it is not renewed", async () => {
+test("a lease is held for at most as long as was asked, or as long as it is not renewed", async () => {
   const leases = await openManager({ leaseMs: 1_000 });
   // A lease alone does not keep Node.js from ending, even if its loss is awaited.
   const keeper = setInterval(() => {}, 60_000);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { bytes } from "./pkg.mjs";
 import { LeaseManager, init } from "../../pkg/node.mjs";
 
-/** So many of each that even 50 bytes left behind by one would show. */
+/** Enough of each for even 50 bytes left behind by one to show. */
 const OFTEN = 10_000;
 
 let memory;

@@ -40,7 +40,7 @@ after(end);
 
 const skip = { skip: lacksBundlers };
 
-/** A program that puts out so many wasm files, and whose page tells what passes the check. */
+/** A program that puts out this many wasm files, and whose page tells what passes the check. */
 function program(name, wasm, check) {
   test(name, skip, (context) => {
     const { error, ms, outcome, wasm: found } = seen[name];

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { join } from "node:path";
 import { place, root } from "./packed.mjs";
 
-/** What the check says of a package whose wasm has so many bytes, and how it ends. */
+/** What the check says of a package whose wasm has this many bytes, and how it ends. */
 function check(bytes, budget) {
   const folder = join(place, "size");
   for (const name of ["pkg", ".ci"]) mkdirSync(join(folder, name), { recursive: true });

@@ -12,7 +12,7 @@ use crate::{
     wall_clock::WallClock,
 };
 
-/// So long that only the end of a beacon can show a death.
+/// Long enough that only the end of a beacon can show a death.
 const LONG_LEASE: Duration = Duration::from_secs(3_600);
 
 async fn builder(place: &Place, beacons: bool) -> LeaseManagerBuilder {

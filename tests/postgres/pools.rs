@@ -25,7 +25,7 @@ pub(crate) trait Pool: Clone + Into<PostgresPool> + Send + Sync + 'static {
     /// What its errors call it.
     const NAME: &'static str;
 
-    /// A pool of so many connections at most.
+    /// A pool of at most this many connections.
     async fn open(url: &str, most: u32) -> Self;
 
     /// The first row that a connection of the pool finds, each column as text.

@@ -7,7 +7,7 @@ use crate::history::{Passing, Pick, Step, Verb, WayWish, Wish, steps};
 use crate::shop::Kind;
 use crate::world::World;
 
-/// So many contexts that most meet.
+/// Enough contexts for most to meet.
 const CONTEXTS: u8 = 5;
 
 fn play(steps: &[Step], kind: Kind, trusted: bool, newer: Option<u8>) {

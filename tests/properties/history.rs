@@ -135,7 +135,7 @@ pub(crate) enum Pick {
     Forged(u64),
 }
 
-/// A history of so many contexts.
+/// A history of this many contexts.
 pub(crate) fn steps(contexts: u8, longest: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(contexts), 1..longest)
 }

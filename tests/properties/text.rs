@@ -9,7 +9,7 @@ use leasehold::machine::{
     Record, Records, RequestId, Row, Session, SessionId, SessionStep, StoreId, StoreNow, Token, Unreadable, Wall, Way,
 };
 
-/// Of so many actions, one is tried on each text.
+/// Of this many actions, one is tried on each text.
 const SAMPLE: usize = 5;
 
 /// How a text is spoilt: where, how, and with what.

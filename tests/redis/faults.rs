@@ -122,7 +122,7 @@ async fn a_connection_that_was_cut_while_nobody_used_it_is_opened_anew() {
     let Some(server) = Server::start(&[]) else { return };
     let store = open(&server.client(), "idle").await;
     let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
-    // After so long, the store looks before it writes.
+    // After this long, the store looks before it writes.
     tokio::time::sleep(2 * SHORT_LEASE + LIMIT).await;
     store.transact(ask(1), now(), BUSY).await.unwrap();
 }

@@ -73,7 +73,7 @@ use server::Server;
 
 /// Longer than anything takes here that does not wait for the end of a lease, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(30);
-/// So long that nothing in these tests waits for its end.
+/// Long enough that nothing in these tests waits for its end.
 const LONG_LEASE: Duration = Duration::from_secs(3_600);
 /// The shortest that a manager accepts.
 const SHORT_LEASE: Duration = Duration::from_secs(1);

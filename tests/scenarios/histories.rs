@@ -24,11 +24,11 @@ use crate::support::{
 
 /// Troubles of one history, at most.
 const EVENTS: u64 = 30;
-/// In so many units a session is silent for too long, even one whose lease was extended.
+/// In this many units a session is silent for too long, even one whose lease was extended.
 const LONGEST_SILENCE: u64 = 60;
-/// After so many turns, a sixteenth of all sessions each, nobody may be left.
+/// After this many turns, a sixteenth of all sessions each, nobody may be left.
 const MOST_SWEEPS: usize = 12;
-/// In so many units everybody is served: a dead holder costs more than a lease, and there may be many.
+/// In this many units everybody is served: a dead holder costs more than a lease, and there may be many.
 const PATIENCE: u64 = 4_000;
 /// Then it is enough.
 const MOST_FAILURES: usize = 5;

@@ -32,11 +32,11 @@ struct Locking {
     sim: SimExecutor,
     locked: Arc<Mutex<BTreeSet<String>>>,
     refused: Arc<Mutex<usize>>,
-    /// So many transactions are carried out, and their answers are lost.
+    /// How many transactions are carried out while their answers are lost.
     lost: Arc<Mutex<usize>>,
-    /// The server is down for so many transactions.
+    /// The server is down for this many transactions.
     down: Arc<Mutex<usize>>,
-    /// So long each transaction takes at least.
+    /// How long each transaction takes at least.
     pace: Arc<Mutex<Duration>>,
 }
 

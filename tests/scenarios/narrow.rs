@@ -1,4 +1,4 @@
-//! Stores of which one transaction takes only so many rows, as etcd.
+//! Stores of which one transaction takes only a limited number of rows, as with etcd.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use leasehold::{
 
 use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms};
 
-/// So many rows it takes.
+/// How many rows it takes.
 const ROWS: usize = 40;
 
 /// Refuses a larger transaction for good, as a server does that was started with a limit.
@@ -156,7 +156,7 @@ fn what_cannot_be_divided_is_refused_and_costs_nobody_else_a_lease() {
     });
 }
 
-/// Otherwise heartbeats would wait for one transaction of all of them, and a server may not have so many locks.
+/// Otherwise heartbeats would wait for one transaction of all of them, and a server may not have that many locks.
 #[test]
 fn thousands_of_leases_are_asked_for_and_given_back_in_many_transactions() {
     everywhere(async |world| {

@@ -23,7 +23,7 @@ use crate::support::{
 
 const BUSY_WORKERS: u64 = 20;
 
-/// A context whose store takes so long each way.
+/// A context whose store takes this long each way.
 fn slow(memory: &MemoryStore, context: &SimExecutor, least_ms: u64, most_ms: u64) -> LeaseManagerBuilder {
     let store = SlowStore::new(memory.clone(), context.clone(), least_ms..=most_ms);
     LeaseManager::builder(store, context.clone())

@@ -18,7 +18,7 @@ use crate::{Other, Scratch, connect, file, manager, say};
 
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
-/// So long that neither its end nor a heartbeat tells anybody.
+/// Long enough that neither its end nor a heartbeat tells anybody.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// The other process: writes if nobody else does, and says what came of it.

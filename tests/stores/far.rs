@@ -9,7 +9,7 @@ use tokio::{task::yield_now, time::timeout};
 const BUSY: Duration = Duration::from_secs(60);
 
 /// Its store time-out is enough for few round trips of these delays. Each transaction goes on where the one before it had to stop. `delay`
-/// delays what a far context sends, by so many ms.
+/// delays what a far context sends, by this many ms.
 pub(crate) async fn a_far_context_with_a_short_lease_acquires_the_key_too(
     near: [LeaseManager; 2],
     far: impl AsyncFn() -> LeaseManager,

@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::ms;
 
-/// So many requests others have while one guard is dropped.
+/// How many requests others have while one guard is dropped.
 const CROWD: u64 = 1_000;
 
 thread_local! {
@@ -34,7 +34,7 @@ thread_local! {
     static FEEDS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A store in which each transaction of one thread takes so long that another thread asks for something meanwhile.
+/// A store in which each transaction of one thread takes long enough that another thread asks for something meanwhile.
 #[derive(Debug)]
 struct Feeding {
     inner: MemoryStore,

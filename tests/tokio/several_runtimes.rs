@@ -154,7 +154,7 @@ fn a_request_in_a_runtime_without_timers_harms_nobody_elsewhere() {
     assert!(!told.contains("runtime"), "its runtime lives: {told}");
 }
 
-/// The lease is to be renewed four times a second, and lasts so long that it is kept on a busy machine, too.
+/// The lease is to be renewed four times a second, and lasts long enough to be kept on a busy machine, too.
 fn often(store: impl Store) -> LeaseManagerBuilder {
     LeaseManager::builder(store, TokioExecutor::new()).lease(ms(8_000)).heartbeat(ms(250)).store_timeout(ms(250))
 }

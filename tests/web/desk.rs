@@ -41,7 +41,7 @@ impl Desk {
     pub(super) async fn at(name: &str) -> Self {
         let database = open(name, 1, true).await;
         let store = IndexedDbStore::attach(database.clone()).unwrap();
-        // So long that it is never renewed by itself while a test looks.
+        // Long enough that it is never renewed by itself while a test looks.
         let builder = LeaseManager::builder(store, WebExecutor::new()).lease(Duration::from_secs(600));
         Self { database, leases: builder.build().unwrap() }
     }

@@ -251,7 +251,7 @@ async fn a_connection_that_died_unnoticed_is_opened_anew_once() {
     granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }
 
-/// A method that throws so many times before it works again.
+/// A method that throws this many times before it works again.
 pub(super) fn fails(message: &str, name: &str, times: u32) -> String {
     format!(
         "(() => {{ let left = {times}; return function (...given) {{

@@ -259,7 +259,7 @@ async fn records(database: &str) -> usize {
     Array::from(&names).iter().filter(JsValue::is_string).count()
 }
 
-/// Takes and releases so many keys.
+/// Takes and releases this many keys.
 async fn use_once(store: &IndexedDbStore, keys: u64) {
     let mut last = 1;
     for number in 0..keys {

@@ -359,7 +359,7 @@ async fn local_waiters(figures: &mut Figures) {
     }
 }
 
-/// How long it takes until so many tasks have queued and were served.
+/// How long it takes until this many tasks have queued and were served.
 async fn served_us(leases: &LeaseManager, count: u32) -> f64 {
     let guard = leases.lock("k").acquire().await.expect("it is free");
     let mut waiting: Vec<_> = (0..count).map(|_| Box::pin(leases.lock("k").acquire())).collect();

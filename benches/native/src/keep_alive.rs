@@ -23,7 +23,7 @@ const BEATS: usize = 500;
 const AT_ONCE: usize = 50;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Measures a heartbeat of a context that holds so many keys, and a keep-alive of a lease with so many.
+/// Measures a heartbeat of a context that holds this many keys, and a keep-alive of a lease with this many.
 pub(crate) async fn measure(figures: &mut Figures, url: &str, keys: usize) {
     let address = url.strip_prefix("etcd://").expect("it is the URL of a store");
     let store = EtcdStore::connect_with_prefix(url, &format!("beats-{keys}")).await.expect("the server runs");

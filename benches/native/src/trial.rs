@@ -1,6 +1,6 @@
 //! Stores that processes share, each beside the raw engine under it and the lock that its users usually take.
 //!
-//! A correct lock needs one transaction to acquire and one to release: so many raw transactions, each with a read and a write of
+//! A correct lock needs one transaction to acquire and one to release: as many raw transactions, each with a read and a write of
 //! a row, are what a turn is compared with. A hand-off is compared with one such transaction and one notification.
 
 use std::{any::Any, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
     partner::{Partner, moment, say, told},
 };
 
-/// The contestants take their turns in so many rounds.
+/// The contestants take their turns in this many rounds.
 const ROUNDS: usize = 5;
 const HAND_OFFS: usize = 200;
 const USUAL_HAND_OFFS: usize = 50;

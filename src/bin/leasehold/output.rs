@@ -24,7 +24,7 @@ use super::table::printable;
 /// For how long the last messages keep this process from ending, if nobody reads them. The thread that writes them may have to wait for a
 /// processor on a busy machine.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// So many messages wait for a reader of stderr. Later ones are dropped: an `elect` may go on for years.
+/// How many messages wait for a reader of stderr. Later ones are dropped: an `elect` may go on for years.
 const MOST_MESSAGES: usize = 256;
 
 /// What the thread that writes to stderr is asked for.

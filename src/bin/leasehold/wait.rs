@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(100);
 /// A cause that has a number in its message may be a new one each time.
 const MOST_CAUSES: usize = 8;
-/// So many digits of a session tell it from others.
+/// How many digits of a session tell it from others.
 const SHORT: usize = 8;
 /// Longer texts say nothing more.
 const LONGEST_INFO: usize = 160;

@@ -41,7 +41,7 @@ pub(super) struct Place {
     pub(super) unbegun: AtomicUsize,
 }
 
-/// A runtime with so many tasks that have not begun counts as standing still. Unless it is the home, no more are spawned there until it
+/// A runtime with this many tasks that have not begun counts as standing still. Unless it is the home, no more are spawned there until it
 /// goes on.
 pub(super) const STANDS_STILL: usize = 64;
 

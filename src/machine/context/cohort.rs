@@ -77,7 +77,7 @@ pub(super) struct Seeking {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Twin {
     pub(super) seen: Sighting,
-    /// Its beacon has so long to go.
+    /// Its beacon has this long to go.
     pub(super) until: Option<Monotonic>,
     /// It is alive. If the store's next answer still shows its grant, the request is refused.
     pub(super) lives: bool,

@@ -19,14 +19,14 @@ use super::{
     token::Token,
 };
 
-/// So many sessions beside those that stand ahead are remembered between calls, so that a `try` can judge without waiting.
+/// How many sessions beside those that stand ahead are remembered between calls, so that a `try` can judge without waiting.
 const REMEMBERED: usize = 256;
 
 /// What was seen of each session, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Observations {
     seen: SortedMap<SessionId, Observation>,
-    /// Up to so many sessions, none is forgotten: to find those that stand ahead takes time.
+    /// Up to this many sessions, none is forgotten: to find those that stand ahead takes time.
     tolerated: usize,
 }
 

@@ -338,7 +338,7 @@ impl Machine {
     }
 }
 
-/// So many leases on their way to another guard are known not to be strays.
+/// How many leases on their way to another guard are known not to be strays.
 const DETACHED_LIMIT: usize = 64;
 
 impl Held {

@@ -4,7 +4,7 @@ use super::{Machine, id::SessionId, output::Command, time::Monotonic};
 
 /// A beacon that does not stand by then is not waited for.
 const RISING_LIMIT_MS: u64 = 250;
-/// A context that needs nothing stays present for so long, so that its next request costs no more than a transaction.
+/// A context that needs nothing stays present for this long, so that its next request costs no more than a transaction.
 const IDLE_LIMIT_MS: u64 = 10_000;
 
 /// Whether other contexts can hear and see this one.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, time::Monotonic};
 
-/// So many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
+/// How many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
 const REMEMBERED: usize = 64;
 
 /// The requests whose releases the store confirmed, the latest one last.

@@ -18,10 +18,10 @@ use super::{
     token::Token,
 };
 
-/// So many other sessions are watched, whether or not they stand in the way.
+/// How many other sessions are watched, whether or not they stand in the way.
 const WATCHED_PEERS: usize = 64;
 
-/// So many sessions of its own a context tries to end, the latest ones: a store that was silent for an hour would have to end
+/// How many sessions of its own a context tries to end, the latest ones: a store that was silent for an hour would have to end
 /// hundreds in one transaction.
 const STALE: usize = 64;
 

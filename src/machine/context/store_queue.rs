@@ -23,7 +23,7 @@ use search::sorted_slots;
 /// A queue that is longer is not searched for each request that was given up.
 const LONG: usize = 64;
 
-/// Late answers of so many transactions are still looked at.
+/// Late answers of this many transactions are still looked at.
 const REMEMBERED: usize = 4;
 
 /// Where an operation is until it is answered or given up:
@@ -207,7 +207,7 @@ impl StoreQueue {
         }
     }
 
-    /// Whether so many requests were given up that one search for all of them pays.
+    /// Whether enough requests were given up for one search for all of them to pay.
     fn is_mostly_given_up(&self) -> bool {
         HAS_MANY_KEYS && self.given_up > self.waiting.len() / 2
     }

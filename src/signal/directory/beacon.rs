@@ -13,12 +13,12 @@ use crate::machine::SessionId;
 
 pub(super) const KIND: &str = "beacon";
 pub(super) const RISING: &str = "rising";
-/// A file that is missing for so long proves that its context is dead or at rest. A living context whose file somebody deleted
+/// A file that is missing for this long proves that its context is dead or at rest. A living context whose file somebody deleted
 /// raises it again [sooner](super::listener::IDLE).
 const MISSING: Duration = Duration::from_millis(2_500);
-/// A beacon is raised so often at most. Each time costs a file that stays open.
+/// A beacon is raised this often at most. Each time costs a file that stays open.
 const MOST_FILES: usize = 16;
-/// A context that is awake marks its file so often. Else one that was awake for days would leave a file that is swept at once.
+/// A context that is awake marks its file this often. Else one that was awake for days would leave a file that is swept at once.
 const MARKED_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Where the beacon of a session stands.
@@ -184,7 +184,7 @@ fn is_unmarked(file: &File) -> bool {
     file.metadata().is_ok_and(|found| last_marked(&found).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
 }
 
-/// Where files have no times, this is so long ago that the file is swept.
+/// Where files have no times, this is long enough ago for the file to be swept.
 pub(super) fn last_marked(found: &Metadata) -> SystemTime {
     found.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -31,7 +31,7 @@ impl Ear {
         Self::Deaf(Mutex::new(false), Condvar::new())
     }
 
-    /// Waits for a message, for so long at most, or until it is [woken](Self::wake).
+    /// Waits for a message for at most this long, or until it is [woken](Self::wake).
     pub(super) fn hear(&self, limit: Duration) -> Option<String> {
         match self {
             #[cfg(unix)]

@@ -24,7 +24,7 @@ use crate::signal::{Inbox, Notice};
 const LOOK: Duration = Duration::from_millis(40);
 /// Between two looks at the own beacon and socket.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// A context that is awake for so long sweeps.
+/// A context that is awake for this long sweeps.
 const SWEEP_AFTER: Duration = Duration::from_secs(10);
 /// More messages for all do not wait at once. Each has the directory open, and a lost one costs time only.
 const MOST_BROADCASTS: usize = 16;

@@ -84,7 +84,7 @@ pub struct DirectorySignals {
     awake: Mutex<Option<Awake>>,
 }
 
-/// At most so many other contexts get a broadcast before [`send`](Signals::send) returns.
+/// At most this many other contexts get a broadcast before [`send`](Signals::send) returns.
 const FEW: usize = 64;
 
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{failure::Load, servers::Servers};
 use crate::machine::StoreError;
 
-/// So many names are listed at once.
+/// How many names are listed at once.
 const PAGE: i64 = 500;
 
 /// What is wanted of each row.
@@ -16,7 +16,7 @@ const PAGE: i64 = 500;
 pub(super) enum Wanted {
     /// Only its name.
     Names,
-    /// Its name and its text, of so many rows.
+    /// Its name and its text, of this many rows.
     Rows(usize),
 }
 

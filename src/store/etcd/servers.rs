@@ -25,7 +25,7 @@ use crate::machine::StoreError;
 const CONNECTING: Duration = Duration::from_secs(2);
 /// etcd closes a connection on which pings come more often than every 5 s.
 const PING: Duration = Duration::from_secs(10);
-/// A ping that is not answered so long ends the connection.
+/// A ping that is not answered for this long ends the connection.
 const PONG: Duration = Duration::from_secs(5);
 /// A transaction has 128 rows, and a row up to 1.5 MiB, unless etcd was told otherwise.
 const LONGEST_ANSWER: usize = 192 * 1024 * 1024;

@@ -21,7 +21,7 @@ use crate::machine::{
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
-/// An attempt that fails after so many others reserves its records.
+/// An attempt that fails after this many others reserves its records.
 const FAILURES: u32 = 2;
 /// A context that opens its session with more rows than this reads the other sessions in a separate transaction: etcd limits the
 /// operations of a transaction.
@@ -44,7 +44,7 @@ struct Outcome {
     used: Vec<Row>,
     records: Records,
     changed: Vec<Row>,
-    /// Whether `status` needs so many rows that they are read in several transactions.
+    /// Whether `status` needs more rows than one transaction reads.
     is_wide: bool,
 }
 

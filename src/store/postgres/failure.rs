@@ -81,7 +81,7 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
         "53200" => StoreError {
             kind: StoreErrorKind::TooLarge,
             ..StoreError::transient(format!(
-                "the server has no memory for a transaction with so many keys: {}; ask for fewer keys at once, or raise \
+                "the server has no memory for a transaction with this many keys: {}; ask for fewer keys at once, or raise \
                  max_locks_per_transaction",
                 failure.said
             ))

@@ -14,7 +14,7 @@ use crate::machine::StoreError;
 /// The most transactions that a context has in flight, not counting those that it gave up.
 pub(super) const SIZE: usize = 4;
 
-/// Of the connections, so many are for transactions that may wait for records. One is left for the heartbeats of all contexts that share
+/// How many of the connections are for transactions that may wait for records. One is left for the heartbeats of all contexts that share
 /// the store, unless the pool has no second one.
 fn may_wait(most: usize) -> usize {
     (most.min(SIZE).saturating_sub(1)).max(1)
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::store::postgres::carrier::{Answers, Carrier, Failure, Round};
 
-    /// A pool of so many connections, which only lends.
+    /// A pool of this many connections, which only lends.
     struct Pool(usize, Arc<Semaphore>);
 
     struct Connection<'a>(#[expect(dead_code, reason = "it is given back when this is dropped")] SemaphorePermit<'a>);

@@ -13,7 +13,7 @@ use std::{
 
 use crate::machine::{Batch, FORMAT, Key, Records, Reply, Row, SessionId, SessionStep, StoreId, StoreNow};
 
-/// At most so many records, and as many sessions, are remembered. The limit saves memory: the record of a key that nobody else uses
+/// At most this many records, and as many sessions, are remembered. The limit saves memory: the record of a key that nobody else uses
 /// takes a few hundred bytes.
 const MOST_REMEMBERED: usize = 1_000;
 

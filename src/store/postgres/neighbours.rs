@@ -69,7 +69,7 @@ impl Neighbours {
     }
 }
 
-/// Forgets everything when too much is known. A context that shares so many keys with others soon meets them again.
+/// Forgets everything when too much is known. A context that shares that many keys with others soon meets them again.
 fn make_room(known: &mut HashMap<Key, Vec<SessionId>>, key: &Key) {
     if known.len() >= MOST_REMEMBERED && !known.contains_key(key) {
         known.clear();

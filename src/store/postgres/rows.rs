@@ -106,7 +106,7 @@ impl Names {
         format!("SELECT encode({column}, 'hex'), text FROM {table} WHERE {column} {condition}{clause}")
     }
 
-    /// Up to so many sessions that follow this one, and the first of all after the last. They are not locked: whoever ends one of them
+    /// Up to this many sessions that follow this one, and the first of all after the last. They are not locked: whoever ends one of them
     /// looks at it again.
     pub(super) fn read_peers(&self, session: SessionId, wanted: usize) -> String {
         let (table, id) = (self.table("session"), bytes(&bytes_of(session)));
@@ -133,7 +133,7 @@ impl Names {
         format!("SELECT true FROM {} ORDER BY key OFFSET {MANY} LIMIT 1", self.table("record"))
     }
 
-    /// So many records that follow the one of this key; `None` for the first ones.
+    /// This many records that follow the one of this key; `None` for the first ones.
     pub(super) fn read_page(&self, after: Option<&Key>, most: usize) -> String {
         let after = after.map(|key| format!(" WHERE key > {}", bytes(&bytes_of_key(key)))).unwrap_or_default();
         format!("SELECT encode(key, 'hex'), text FROM {}{after} ORDER BY key LIMIT {most}", self.table("record"))

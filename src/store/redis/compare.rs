@@ -232,7 +232,7 @@ pub(super) struct Comparison {
     pub(super) facts: Vec<(String, String)>,
     /// What is to be written; `None` deletes.
     pub(super) writes: Vec<(String, Option<String>)>,
-    /// Who is to be told of so many other sessions.
+    /// Who is to be told of this many other sessions.
     pub(super) told: Option<(SessionId, usize)>,
     pub(super) letters: Vec<Enclosed>,
     pub(super) reservation: Option<Reservation>,
@@ -379,7 +379,7 @@ fn found_in(value: Value) -> Option<Found> {
     }
 }
 
-/// So many rows are remembered.
+/// How many rows are remembered.
 const REMEMBERED: usize = 4_096;
 
 /// What this process saw last. A guess: what rests on it is written only if it still stands.

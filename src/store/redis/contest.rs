@@ -98,7 +98,7 @@ impl Contest {
     }
 }
 
-/// How long a reservation lasts, in ms, for a context that waits so long for an answer.
+/// How long a reservation lasts, in ms, for a context that waits this long for an answer.
 fn reservation_ms(trip: Duration) -> u64 {
     u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }

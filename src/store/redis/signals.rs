@@ -29,14 +29,14 @@ use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::inside::io_runs_here;
 
-/// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
+/// How many messages wait for a server that is slow. What comes then is dropped: messages are hints.
 const WAITING: usize = 1_024;
 /// A message that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Before a connection that broke is opened again; doubled each time, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A connection that says nothing for so long is asked whether it still stands.
+/// A connection that says nothing for this long is asked whether it still stands.
 const QUIET: Duration = Duration::from_secs(15);
 
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.

@@ -32,7 +32,7 @@ function overwrite(key, value) {
   return raw((leases) => leases.put(value, key));
 }
 
-// Hangs for so long with a transaction open: nobody else can use the store.
+// Hangs for this long with a transaction open: nobody else can use the store.
 function hangInside(ms) {
   return raw((leases) => {
     const request = leases.get("none");
@@ -79,7 +79,7 @@ async function holdWithoutCure({ key, leaseMs }) {
   return first;
 }
 
-// When the holder's session was seen to beat, for so long. Brings the largest gap, in ms.
+// When the holder's session was seen to beat, for this long. Brings the largest gap, in ms.
 async function watchBeats({ key, ms }) {
   const began = performance.now();
   let [last, seen, largest] = [began, undefined, 0];

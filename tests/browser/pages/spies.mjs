@@ -84,7 +84,7 @@ function spyOnPage() {
   addEventListener("pageshow", (event) => (restored = event.persisted));
 }
 
-// The wall clock of this page alone is wrong by so much.
+// The wall clock of this page alone is wrong by this much.
 const now = Date.now;
 function setClock(ms) {
   Date.now = () => now() + ms;

@@ -21,7 +21,7 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 const COMMAND_LIMIT: Duration = Duration::from_secs(330);
 /// Longer than any driver waits for its browser.
 const START_LIMIT: Duration = Duration::from_secs(150);
-/// On a machine that is very busy it may fail: it is tried so often.
+/// On a machine that is very busy it may fail: it is tried this often.
 const STARTS: usize = 3;
 
 /// How a new tab is shown.

@@ -50,7 +50,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Without any fault, for users who behave: so many steps of time.
+    /// Without any fault, for users who behave: this many steps of time.
     pub const fn calm(ticks: u8) -> Self {
         Self {
             ticks,

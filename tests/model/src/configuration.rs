@@ -42,7 +42,7 @@ pub struct Configuration {
     pub rest_every: u64,
     /// How long a step of time is in which nobody runs, in ms.
     pub leap_ms: u64,
-    /// So many contexts asked before the beginning: the first one holds, and the others wait.
+    /// How many contexts asked before the beginning: the first one holds, and the others wait.
     pub queue: usize,
     /// Whether each context had the lease before the beginning, and has nothing now.
     pub idle: bool,
@@ -133,7 +133,7 @@ impl Configuration {
         self.queued_up_to(usize::MAX)
     }
 
-    /// The same for so many of the contexts.
+    /// The same for this many of the contexts.
     pub fn queued_up_to(mut self, contexts: usize) -> Self {
         self.queue = contexts;
         self

@@ -246,7 +246,7 @@ pub fn release(ticket: Ticket) -> Input {
     Input::Release { turn: TurnId(ticket.turn), slot: ticket.slot() }
 }
 
-/// A user doubts, and wants to be sure for so long.
+/// A user doubts, and wants to be sure for this long.
 pub fn verify(ticket: Ticket, span_ms: u64) -> Input {
     let query = TurnId(ticket.turn + VERIFIES);
     Input::Verify { query, turn: TurnId(ticket.turn), slot: ticket.slot(), span_ms }

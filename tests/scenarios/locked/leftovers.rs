@@ -114,7 +114,7 @@ fn what_was_dropped_while_the_store_refused_is_given_back_before_it_is_tried_aga
     });
 }
 
-/// Its withdrawal waits among so many others that they fill several transactions.
+/// Its withdrawal waits among enough others to fill several transactions.
 #[test]
 fn a_request_that_is_given_up_beside_thousands_of_others_leaves_no_lease() {
     everywhere(async |world| {

@@ -30,7 +30,7 @@ pub(crate) struct SlowStore<S> {
 }
 
 impl<S> SlowStore<S> {
-    /// It takes so long each way.
+    /// It takes this long each way.
     pub(crate) fn new(inner: S, sim: SimExecutor, takes_ms: RangeInclusive<u64>) -> Self {
         Self { inner, sim, applies_ms: takes_ms.clone(), answers_ms: takes_ms }
     }
@@ -94,7 +94,7 @@ impl Signals for Deaf {
     fn unwatch(&self, _: u64) {}
 }
 
-/// Signals whose messages all arrive so much later, in order.
+/// Signals whose messages all arrive this much later, in order.
 #[derive(Debug)]
 pub(crate) struct SlowVoice {
     inner: Arc<LocalSignals>,

@@ -54,9 +54,9 @@ struct Trouble {
     lost_answers: u64,
     /// A transaction with more operations than this is too large.
     most: Option<usize>,
-    /// The next so many transactions fail for good.
+    /// This many of the next transactions fail for good.
     failures: u64,
-    /// The store is busy for the next so many.
+    /// The store is busy for this many of the next transactions.
     busy: u64,
     /// How many transactions came at the same moment.
     burst: (Monotonic, usize),
@@ -74,7 +74,7 @@ impl Line {
         self.trouble.lock().unwrap().always = fault;
     }
 
-    /// The answers of the next so many transactions are lost.
+    /// The answers of this many of the next transactions are lost.
     pub(crate) fn lose_answers(&self, count: u64) {
         self.trouble.lock().unwrap().lost_answers = count;
     }
@@ -84,12 +84,12 @@ impl Line {
         self.trouble.lock().unwrap().most = most;
     }
 
-    /// The next so many transactions fail for good.
+    /// This many of the next transactions fail for good.
     pub(crate) fn fail(&self, count: u64) {
         self.trouble.lock().unwrap().failures = count;
     }
 
-    /// The store is busy for the next so many.
+    /// The store is busy for this many of the next transactions.
     pub(crate) fn be_busy(&self, count: u64) {
         self.trouble.lock().unwrap().busy = count;
     }

@@ -84,7 +84,7 @@ impl Worker {
         self.oracle.tally.count(what, value)
     }
 
-    /// Up to so many units.
+    /// Up to this many units.
     fn span(&self, units: u64) -> std::time::Duration {
         ms(self.dice().below(self.how.unit_ms() * units + 1))
     }
@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// What a future gives, unless it is dropped first, after so many polls.
+    /// What a future gives, unless it is dropped first, after this many polls.
     async fn dropped_after<T>(&self, future: impl Future<Output = T>, polls: u64) -> Option<T> {
         let (mut future, mut left) = (pin!(future), polls);
         let answer = poll_fn(|context| match future.as_mut().poll(context) {

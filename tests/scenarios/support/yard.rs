@@ -35,7 +35,7 @@ impl Yard {
         sim.block_on(scenario(sim.clone(), MemoryStore::with_clock(StoreClock::Observed)));
     }
 
-    /// A context whose store needs so long each way.
+    /// A context whose store needs this long each way.
     pub(crate) fn slow(&self, each_way_ms: u64) -> LeaseManager {
         let store = SlowStore::new(self.shared.clone(), self.sim.clone(), each_way_ms..=each_way_ms);
         LeaseManager::builder(store, self.sim.context()).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap()
@@ -63,7 +63,7 @@ impl Yard {
         builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap()
     }
 
-    /// A context whose store needs so long each way, and how many alarms it sets.
+    /// A context whose store needs this long each way, and how many alarms it sets.
     pub(crate) fn slow_and_counted(&self, each_way_ms: u64) -> (LeaseManager, Arc<AtomicUsize>) {
         let store = SlowStore::new(self.shared.clone(), self.sim.clone(), each_way_ms..=each_way_ms);
         let executor = CountingExecutor { sim: self.sim.context(), alarms: Arc::default() };
@@ -78,7 +78,7 @@ impl Yard {
     }
 }
 
-/// So many alarms are enough for half a minute.
+/// This many alarms are enough for half a minute.
 pub(crate) const MOST_ALARMS: usize = 1_000;
 
 /// An executor that counts the alarms of its context, which is not to run in circles.

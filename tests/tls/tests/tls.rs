@@ -21,7 +21,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// More than anything takes here, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So long that only a signal brings a grant in time.
+/// Too long for anything but a signal to bring a grant in time.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// One context is granted what the other one releases, at once.

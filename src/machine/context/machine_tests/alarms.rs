@@ -8,7 +8,7 @@ use crate::machine::{
 };
 
 impl Script {
-    /// So often the machine wants to be woken at once, within a thousand milliseconds, while nothing comes in.
+    /// How often the machine wants to be woken at once, within a thousand milliseconds, while nothing comes in.
     fn rings(&mut self) -> usize {
         let mut rings = 0;
         for _ in 0..1_000 {

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// Heartbeats wait for the transaction in flight, and a server has room for so many locks only. So even what thousands of guards give back
-/// at once goes in transactions that are over soon. All keys of one request fit in.
+/// Heartbeats wait for the transaction in flight, and a server has room for a limited number of locks. So even what thousands of guards
+/// give back at once goes in transactions that are over soon. All keys of one request fit in.
 const MOST: usize = 1_024;
 
 /// Once the store has refused a transaction as too large, the limit is half of what that one carried. It grows again by one with each full
@@ -23,7 +23,7 @@ impl Room {
         self.0.saturating_sub(operations)
     }
 
-    /// Truncates the list to what fits beside so much else, but to one entry at least, and returns the rest.
+    /// Truncates the list to what fits beside that much else, but to one entry at least, and returns the rest.
     pub(super) fn split<T>(self, list: &mut Vec<T>, else_goes: usize) -> Vec<T> {
         list.split_off(self.beside(else_goes).max(1).min(list.len()))
     }

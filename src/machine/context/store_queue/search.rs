@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::StoreQueue;
 
-/// For up to so many slots, the queue is searched once for each; for more, once for all of them.
+/// For up to this many slots, the queue is searched once for each; for more, once for all of them.
 const FEW: usize = 8;
 
 /// The slots for which the store is being asked to end a session.

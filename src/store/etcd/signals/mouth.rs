@@ -16,7 +16,7 @@ use crate::store::etcd::failure::{Failure, Load};
 
 /// How long a message stays at least, in seconds. Whoever lost its connection for a moment still finds it.
 const TTL: i64 = 30;
-/// An etcd lease is used for new messages so long.
+/// An etcd lease is used for new messages for this long.
 const USED: Duration = Duration::from_secs(15);
 /// A message that takes longer has come too late.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -213,7 +213,7 @@ mod tests {
         let watches = Watches::new();
         watches.add(1, SESSION);
         assert!(look(&watches, &[SESSION.beacon]).is_empty(), "it stands");
-        // The earlier connection was so old that a missing beacon was proof.
+        // The earlier connection was old enough for a missing beacon to be proof.
         watches.watched().proves_from = Instant::now();
         watches.connected();
         assert_eq!(watches.look().unwrap().says_waits, Some(true), "the new connection has not said that it waits");

@@ -6,7 +6,7 @@ use super::super::carrier::Round;
 
 /// Whatever the user, the database or a pooler set before holds no longer: how transactions see each other, that this one may
 /// write, how long it may take, and how the server encodes the texts that are read, and then written again. A context that is stopped
-/// in the middle of it holds up the others for so long at most. Its commit is on the disk when it is answered: a lease that a crash of
+/// in the middle of it holds up the others for at most this long. Its commit is on the disk when it is answered: a lease that a crash of
 /// the server undoes would be granted twice.
 pub(super) fn begin(limit: Duration, round: &mut Round) {
     let (ms, lock_ms) = (fifths_of(limit, 4), lock_limit(limit));

@@ -195,7 +195,7 @@ async function shrink(steps, found, subjects, oracles, prefix) {
   return { steps, ...found };
 }
 
-/** Runs programs by both, as many as there is time for, and so many at least. Brings how many there were, and the first that differs. */
+/** Runs programs by both, as many as there is time for, and at least this many. Brings how many there were, and the first that differs. */
 export async function sideBySide({ subjects, oracles, first = 1, count, limitMs = Infinity, least = 0 }) {
   const until = performance.now() + limitMs;
   let [done, excused] = [0, 0];

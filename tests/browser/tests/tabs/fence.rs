@@ -245,7 +245,7 @@ pub async fn when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_t
     world: &World,
 ) -> anyhow::Result<()> {
     let other = desk(world, json!({ "by": "raw", "options": brief() })).await?;
-    // A window stays visible, so its lease is not in doubt. Its lease is so long that no heartbeat finds the store cleared.
+    // A window stays visible, so its lease is not in doubt. Its lease is too long for a heartbeat to find the store cleared.
     let tab = world.window(json!({})).await?;
     open(&tab, json!({ "by": "raw", "options": lasting() })).await?;
     hold(&tab, "notes").await?;

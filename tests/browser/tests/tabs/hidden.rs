@@ -10,7 +10,7 @@ use crate::world::{SOON, World, given_back, hold};
 
 /// Chromium makes a hidden page's timers slow from the fifth on of those that set one another.
 const DEEPEST: u64 = 4;
-/// In other browsers it does not matter. On a busy machine their store answers so late that an alarm or two rings before. If alarms set one
+/// In other browsers it does not matter. On a busy machine an alarm or two may ring before their store answers. If alarms set one
 /// another, there are twenty after ten beats.
 const DEEPEST_ELSEWHERE: u64 = 8;
 

@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// The smallest sample that so many percent of them do not exceed.
+/// The smallest sample that this many percent of them do not exceed.
 pub(crate) fn percentile(samples: &[f64], percent: usize) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

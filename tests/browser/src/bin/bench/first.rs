@@ -23,7 +23,7 @@ const PAGES: [&str; 8] = [
     "weblocks_lock",
     "idb_mutex_lock",
 ];
-/// So many rounds fill the caches, and are not counted.
+/// How many rounds fill the caches, and are not counted.
 const WARM_UPS: u32 = 3;
 
 pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use crate::page::{Pages, ask};
 
 /// How much of everything.
 pub(crate) struct Plan {
-    /// In each round every operation has so many turns in every mode.
+    /// How many turns every operation has in every mode, in each round.
     pub(crate) rounds: u32,
     pub(crate) turns: u32,
     pub(crate) hand_offs: u32,

@@ -16,7 +16,7 @@ const OPERATIONS: [(&str, Tabs); 5] = [
     ("linger hit", Tabs::One),
     ("crowd's turn", Tabs::Many),
 ];
-/// So many calls are named in a list; the rest is one line.
+/// How many calls are named in a list; the rest is one line.
 const NAMED: usize = 5;
 /// The requests of one transaction of a turn, without the package.
 const TWIN: &str = "… with a get and a getAll of three rows";
