@@ -12,7 +12,7 @@ use std::{
 };
 
 use leasehold::{
-    LeaseManager,
+    LeaseManager, OnLoss,
     executor::SimExecutor,
     store::{Fault, FaultyStore, MemoryStore},
 };
@@ -193,6 +193,25 @@ fn a_graceful_close_warns_once_of_each_guard() {
     });
     let keys: Vec<_> = told.iter().map(|fields| fields["key"].as_str()).collect();
     assert_eq!(keys, ["a", "b"], "{told:?}");
+}
+
+/// A program that follows the guides is told nothing at its SIGTERM that it could mend.
+#[test]
+fn a_graceful_close_does_not_warn_of_work_that_ends_with_its_lease() {
+    let told = told(Level::WARN, async |world| {
+        let leases = manager(world);
+        let lead = leases.elect("lead", async |_| std::future::pending::<()>().await);
+        let run = leases.lock("run").on_loss(OnLoss::Abort).run(async |_| std::future::pending::<()>().await);
+        let notified = leases.lock("notified").run(async |lease| lease.lost().await);
+        let close = async {
+            world.pass(Duration::from_secs(1)).await;
+            leases.close().await;
+        };
+        let (led, ran, _, ()) = futures::join!(lead, run, notified, close);
+        assert!(led.is_err() && ran.is_err());
+    });
+    let keys: Vec<_> = told.iter().map(|fields| fields["key"].as_str()).collect();
+    assert_eq!(keys, ["notified"], "{told:?}");
 }
 
 #[test]

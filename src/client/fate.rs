@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{
     future::Future,
     pin::Pin,
-    sync::atomic::AtomicUsize,
+    sync::atomic::{AtomicBool, AtomicUsize},
     task::{Context, Poll, Waker},
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,6 +41,8 @@ pub(crate) struct Fate {
     pub(crate) origin: Origin,
     /// How many guards of this lease, clones included, have not been given back.
     pub(crate) guards: AtomicUsize,
+    /// Whether the work under it ends with it, by `elect` or `OnLoss::Abort`.
+    pub(crate) ends_work: AtomicBool,
     state: Mutex<FateState>,
 }
 
@@ -86,7 +88,8 @@ impl Fate {
             wakers: SortedMap::new(),
             last_place: 0,
         };
-        Self { turn, slot, holder, since, origin, guards: AtomicUsize::new(1), state: Mutex::new(state) }
+        let (guards, ends_work, state) = (AtomicUsize::new(1), AtomicBool::new(false), Mutex::new(state));
+        Self { turn, slot, holder, since, origin, guards, ends_work, state }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.

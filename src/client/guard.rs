@@ -45,6 +45,11 @@ impl LeaseGuard {
         Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
+    /// Notes that the work under this lease ends with it.
+    pub(crate) fn end_work_with_lease(&self) {
+        self.fate.ends_work.store(true, Ordering::Relaxed);
+    }
+
     /// The key that is leased.
     pub fn key(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.fate.slot.key.as_str())

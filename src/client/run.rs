@@ -89,6 +89,7 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
 
 /// Polls the work, and drops it when the lease is lost or has been in doubt for too long.
 pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+    guard.end_work_with_lease();
     match select(pin!(end(guard)), pin!(work)).await {
         Either::Left((reason, _)) => Err(guard.lost_by(reason)),
         Either::Right((value, _)) => Ok(value),

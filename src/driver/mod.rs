@@ -342,8 +342,11 @@ impl Driver {
 
     /// Tells of the guards that live on although their manager goes.
     pub(crate) fn tell_leaks(&self) {
+        if !Event::are_heard() {
+            return;
+        }
         let core = self.core();
-        let (keys, holder) = (core.machine.used_keys(), core.machine.session());
+        let (keys, holder) = (core.registry.forgotten_keys(), core.machine.session());
         drop(core);
         keys.into_iter().for_each(|key| Event::Leaked { key }.tell(holder, &Origin::here()));
     }

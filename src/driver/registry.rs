@@ -1,13 +1,13 @@
 //! Who waits for which answer of the machine, which guards live, and what happened so far.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{task::Waker, time::Duration};
+use core::{sync::atomic::Ordering, task::Waker, time::Duration};
 
 use super::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
 use super::events::Audience;
 use super::guards::Guards;
 use super::questions::{Answer, Questions};
-use crate::client::fate::Fate;
+use crate::client::fate::{Fate, LeaseState};
 use crate::executor::Shared;
 use crate::machine::{
     self, Batch, Key, LostReason, Machine, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId,
@@ -206,6 +206,18 @@ impl Registry {
         let releasing = self.guards.iter().filter(|(_, fate)| is_releasing(fate)).map(|(turn, _)| *turn);
         let turns: Vec<_> = releasing.collect();
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
+    }
+
+    /// The keys of the guards that live, except where the work ends with its lease.
+    pub(crate) fn forgotten_keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (_, fate) in self.guards.iter() {
+            let is_held = matches!(fate.state().summary(), LeaseState::Held | LeaseState::Suspect);
+            if is_held && !fate.ends_work.load(Ordering::Relaxed) && !keys.contains(&fate.slot.key) {
+                keys.push(fate.slot.key.clone());
+            }
+        }
+        keys
     }
 
     /// The slot of a request, granted or not; `None` if it was refused.
