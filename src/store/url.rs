@@ -132,6 +132,12 @@ struct Named<'a> {
 
 impl<'a> Named<'a> {
     fn of(url: &'a str) -> Result<Self, StoreError> {
+        // The line break of a secret in a file would name another SQLite file, which nobody else uses.
+        if url.trim() != url || url.starts_with(['"', '\'']) {
+            return Err(refused(
+                "the URL begins or ends with a space, a line break or a quotation mark; remove it".into(),
+            ));
+        }
         Self::parse(url).ok_or_else(|| {
             // What is no plain name may hold a password.
             let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));

@@ -274,6 +274,20 @@ fn a_url_chooses_the_file_and_the_prefix() {
     }
 }
 
+/// A secret in a file often ends in a line break. As a part of the name it would make another file, and two processes would hold one key.
+#[test]
+fn a_url_with_a_line_break_at_its_end_names_no_other_file() {
+    let scratch = Scratch::new();
+    let url = format!("sqlite:{}", file(&scratch.0).display());
+    for slip in [format!("{url}\n"), format!(" {url}"), format!("\"{url}\""), format!("{url}?prefix=jobs\r\n")] {
+        let refused = Runtime::new().unwrap().block_on(leasehold::store::from_url(&slip));
+        let error = refused.map(|_| ()).expect_err("it has a slip at an end");
+        let says_so = error.message.contains("begins or ends with a space, a line break or a quotation mark");
+        assert!(says_so && !error.retry, "{slip:?}: {error}");
+    }
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "there is no new file");
+}
+
 /// Programs that start, hold something and end without a word, as some of cron's do.
 #[test]
 fn the_rows_of_programs_that_died_go_away() {
