@@ -47,6 +47,18 @@ for (const [compiler, modules] of Object.entries(COMPILERS)) {
   for (const lib of LIBS) compiles(compiler, BUNDLER, lib, "sample.mts");
 }
 
+test("the lines that the guide on frameworks gives to users of TypeScript compile", { skip: lacksBundlers }, () => {
+  const guide = readFileSync(join(root, "docs/frameworks.md"), "utf8");
+  const [, lines] = guide.match(/Code that TypeScript has compiled\s+needs these lines[^`]*```js\n([^]*?)```/);
+  writeFileSync(join(folder, "symbols.mts"), lines);
+  for (const compiler of Object.keys(COMPILERS)) {
+    for (const lib of LIBS) {
+      const { status, stdout } = tsc(compiler, ...BUNDLER, "--lib", lib, "symbols.mts");
+      assert.equal(status, 0, stdout);
+    }
+  }
+});
+
 test("what is wrong is refused, line by line", { skip: lacksBundlers }, () => {
   for (const compiler of Object.keys(COMPILERS)) {
     const { stdout } = tsc(compiler, ...NODE_NEXT, "--lib", LIB, "--pretty", "false", "wrong.mts");
