@@ -23,6 +23,8 @@ mod inputs;
 mod jumps;
 #[path = "../stores/leases.rs"]
 mod leases;
+#[path = "../stores/missed.rs"]
+mod missed;
 mod network;
 #[path = "../processes/other.rs"]
 mod other;

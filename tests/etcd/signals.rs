@@ -22,7 +22,7 @@ use crate::{
     Scratch, address_of, connect,
     contract::client,
     faults::ask,
-    manager, prefix,
+    manager, missed, prefix,
     proxy::Way,
     proxy_before, say,
     server::{self, Server},
@@ -254,6 +254,28 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
         };
         let (next, ()) = futures::join!(wait, release);
         next.unwrap().release().await.unwrap();
+    });
+}
+
+/// What it missed is compacted away before it is connected again.
+#[test]
+fn a_waiter_whose_message_was_compacted_away_looks_once_it_watches_again() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = server.address();
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        let open = async |address: &str| manager(address, "missed").await.lease(LONG).build().unwrap();
+        let (holder, waiter) = (open(&address).await, open(&address_of(&proxy)).await);
+        let compact = async || {
+            let mut etcd = client(&address).await;
+            let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
+            etcd.compact(newest, None).await.unwrap();
+        };
+        missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, compact)
+            .await;
     });
 }
 

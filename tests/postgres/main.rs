@@ -19,6 +19,8 @@ mod jumps;
 mod leases;
 mod locked;
 mod measure;
+#[path = "../stores/missed.rs"]
+mod missed;
 #[path = "../processes/other.rs"]
 mod other;
 #[path = "../stores/outage.rs"]

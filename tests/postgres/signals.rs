@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use crate::{
+    missed,
     other::{Other, say, told},
     server::{PATIENCE, Place, Server, on_server, until},
 };
@@ -144,6 +145,17 @@ fn what_is_said_before_the_connection_stands_is_said_then() {
             let (granted, ()) = timeout(PATIENCE, futures::future::join(waiting, ending)).await.expect("it is told");
             granted.unwrap().release().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn a_waiter_that_missed_a_message_looks_once_it_listens_again() {
+    on_server("signals_missed", |place| async move {
+        let holder = patient(&place).await;
+        let proxy = place.proxy();
+        let waiter = patient(&place.behind(proxy.port)).await;
+        missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, async || {})
+            .await;
     });
 }
 

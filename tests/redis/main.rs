@@ -26,6 +26,8 @@ mod inputs;
 mod jumps;
 #[path = "../stores/leases.rs"]
 mod leases;
+#[path = "../stores/missed.rs"]
+mod missed;
 #[path = "../processes/other.rs"]
 mod other;
 #[path = "../stores/outage.rs"]

@@ -23,8 +23,9 @@ use tokio::{
 };
 
 use crate::{
-    BUSY, LONG_LEASE, cluster, context, open,
+    BUSY, LONG_LEASE, client_of, cluster, context, missed, open,
     other::{Other, say, told},
+    proxy_before,
     server::Server,
     shared,
 };
@@ -250,6 +251,16 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
     assert_eq!(server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 2, "each context listens");
     let before = other.obey("tell").matches("\"gone\"").count();
     heard(before + 1).await;
+}
+
+#[tokio::test]
+async fn a_waiter_that_missed_a_message_looks_once_it_is_subscribed_again() {
+    let Some(server) = shared() else { return };
+    let proxy = proxy_before(server.port());
+    let open = async |client: &Client| context(client, "missed").await.1.lease(LONG_LEASE).build().unwrap();
+    let (holder, waiter) = (open(&server.client()).await, open(&client_of(&proxy)).await);
+    missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, async || {})
+        .await;
 }
 
 /// A server that hangs would otherwise be waited for once for each message.

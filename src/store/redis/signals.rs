@@ -174,12 +174,16 @@ struct Ear {
 }
 
 impl Ear {
-    /// Hears until nobody is left to tell, and subscribes again whenever the connection broke. What was said meanwhile is lost.
+    /// Hears until nobody is left to tell, and subscribes again whenever the connection broke. What was said meanwhile is lost, so the
+    /// context then looks into the store.
     async fn hear(&self) {
         let (mut pause, mut again) = (SHORTEST_PAUSE, false);
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
             if let Some((connection, address)) = self.subscribe(again).await {
                 pause = SHORTEST_PAUSE;
+                if again {
+                    self.tell(Notice::Reconnected);
+                }
                 self.hear_by(connection, &address).await;
             }
             again = true;
@@ -237,15 +241,20 @@ impl Ear {
             return;
         }
         let mut lines = text.split('\n');
-        let message = lines.next().and_then(Message::decode);
-        if let (Some(message), Some(inbox)) = (message, self.inbox.upgrade()) {
+        if let Some(message) = lines.next().and_then(Message::decode) {
             let sender = u128::from_str_radix(sender, 16).map(|sender| Row::Session(SessionId(sender)).to_string());
             let names = [Some(record_of(&message)), sender.ok()];
             for (name, row) in names.into_iter().flatten().zip(lines) {
                 // As with any other guess, the server compares this text before it writes anything that rests on it.
                 self.place.memory.learn(&name, Some(Text::new(row.as_bytes().to_vec())));
             }
-            inbox.notice(Notice::Message(message));
+            self.tell(Notice::Message(message));
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        if let Some(inbox) = self.inbox.upgrade().filter(|_| !self.resting.load(Ordering::SeqCst)) {
+            inbox.notice(notice);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::{format, vec::Vec};
 
-use super::{ME, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting};
+use super::{ME, STORE, Script, current, granted, heir, is_granted, is_lost, looked, said, waiting};
 use crate::machine::{
     Action, Body, Command, Config, Event, Input, Key, LostReason, Machine, Message, Now, Options, Outcome, Output,
     Refusal, Reply, RequestId, Slot, StoreError, StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
@@ -263,6 +263,17 @@ fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_
     script.input(Input::Recheck);
     let outputs = script.answer([Outcome::NotCurrent { last_token: Token(200), stolen: false }]);
     assert!(is_lost(outputs));
+}
+
+/// The message of its grant may have been lost.
+#[test]
+fn whoever_waits_looks_once_the_store_was_connected_to_anew() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.input(Input::Recheck);
+    assert_eq!(script.actions(), [Action::Look]);
+    script.answer([looked(request, 100, 1)]);
+    assert!(!script.is_sent(), "it waits on");
 }
 
 /// A context whose store may lose its latest writes. It holds the script's key.

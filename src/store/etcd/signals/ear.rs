@@ -72,9 +72,12 @@ impl Ear {
     /// Takes what came. Whether the watch goes on.
     fn take(&mut self, response: &WatchResponse) -> bool {
         if response.canceled() {
-            // What was compacted away cannot be heard any more.
+            // What was compacted away cannot be heard any more, so the context looks into the store.
             for (_, next) in &mut self.keys {
                 *next = response.compact_revision().max(*next);
+            }
+            if response.compact_revision() > 0 {
+                self.hearing.tell(Notice::Reconnected);
             }
             return false;
         }
