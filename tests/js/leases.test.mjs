@@ -179,6 +179,28 @@ test("an aborted signal asks for nothing; one that aborts later does nothing", a
   await leases.close();
 });
 
+test("a signal that aborts with the time-out of another request is told as it is", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  const reason = await leases.acquire("notes", { timeoutMs: 0 }).catch((error) => error);
+  assert.equal(reason.code, "Timeout");
+  const asks = [
+    (options) => leases.acquire("notes", options),
+    (options) => leases.acquireAll([{ key: "notes" }], options),
+    (options) => leases.run("notes", options, assert.fail),
+    (options) => leases.elect("notes", { signal: options.signal }, assert.fail),
+  ];
+  for (const ask of asks) {
+    const controller = new AbortController();
+    const told = ask({ signal: controller.signal, timeoutMs: 60_000 }).catch((error) => error);
+    await settle();
+    controller.abort(reason);
+    assert.equal(await told, reason, String(ask));
+  }
+  await lease.release();
+  await leases.close();
+});
+
 test("of signal and time-out the earlier counts, and nothing listens afterwards", async () => {
   const leases = await openManager();
   const lease = await leases.acquire("notes");

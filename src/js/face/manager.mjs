@@ -224,12 +224,13 @@ export class LeaseManager extends EventTarget {
     return wish.timeoutMs === undefined ? this.#lease(key, wish) : this.#timed(() => this.#lease(key, wish), wish);
   }
 
-  async #timed(call, { timeoutMs }, items = []) {
+  async #timed(call, { timeoutMs, signal }, items = []) {
     const began = performance.now();
     try {
       return await call();
     } catch (error) {
-      if (error?.code !== "Timeout" || !(error instanceof LeaseError)) throw error;
+      // A signal may have aborted with the time-out of another request.
+      if (error?.code !== "Timeout" || isOver(signal)) throw error;
       const waitedMs = performance.now() - began;
       // A try for several keys does not say which one is taken.
       const keys = error.key === undefined ? items.map(({ key }) => key) : [error.key];
