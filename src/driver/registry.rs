@@ -210,13 +210,13 @@ impl Registry {
 
     /// The keys of the guards that live, except where the work ends with its lease.
     pub(crate) fn forgotten_keys(&self) -> Vec<Key> {
-        let mut keys = Vec::new();
-        for (_, fate) in self.guards.iter() {
+        let forgotten = self.guards.iter().filter(|(_, fate)| {
             let is_held = matches!(fate.state().summary(), LeaseState::Held | LeaseState::Suspect);
-            if is_held && !fate.ends_work.load(Ordering::Relaxed) && !keys.contains(&fate.slot.key) {
-                keys.push(fate.slot.key.clone());
-            }
-        }
+            is_held && !fate.ends_work.load(Ordering::Relaxed)
+        });
+        let mut keys: Vec<_> = forgotten.map(|(_, fate)| fate.slot.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
         keys
     }
 
