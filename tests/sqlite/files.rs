@@ -383,11 +383,11 @@ fn on_a_full_disk_rows_are_still_replaced() {
 }
 
 /// A file system of 300 kB.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
     /// If this user may mount nothing, another process runs the test as root of its own namespace, and this returns `None`.
-    fn mount(test: &str) -> Option<Self> {
+    pub(crate) fn mount(test: &str) -> Option<Self> {
         let name = format!("leasehold-disk-{}-{}", std::process::id(), test.replace("::", "-"));
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).ok()?;

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod contract;
+mod disks;
 mod examples;
 mod fence;
 mod files;
@@ -51,6 +52,7 @@ fn the_other_process() {
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
         "too late" => forks::fork_too_late(&directory),
+        "one more" => disks::acquire_when_told(&directory),
         "until shutdown" => processes::hold_until_shutdown(&directory),
         "rival writer" => locks::write_at_once(&directory),
         "opener" => files::open_as_told(&directory),

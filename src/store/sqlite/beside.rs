@@ -2,16 +2,24 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use super::identity::{Identity, may_write};
+use super::{
+    failure,
+    identity::{Identity, may_write},
+};
 use crate::machine::{StoreError, StoreErrorKind};
 
 const LOG: &str = "-wal";
 const INDEX: &str = "-shm";
 const JOURNAL: &str = "-journal";
+/// A file that stands there for a moment, after a write has failed.
+const PROBE: &str = "-leasehold-probe";
+/// Its length: more than SQLite adds to its files at once.
+const PROBED: usize = 65_536;
 
 /// A database and what stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +80,22 @@ pub(super) fn clear(path: &Path, before: Beside) {
     let log = log(path);
     if !may_write(path) && before.log.is_none_or(|(known, _)| known != identity) && may_write(&log) {
         drop(fs::remove_file(log));
+    }
+}
+
+/// Says why nothing can be written to the disk of this database, if that is so: SQLite does not.
+pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
+    if error.kind == StoreErrorKind::Quota {
+        return error;
+    }
+    let probe = beside(path, PROBE);
+    // One that a process left behind which was killed here.
+    drop(fs::remove_file(&probe));
+    let written = fs::File::create_new(&probe).and_then(|mut file| file.write_all(&[0; PROBED]));
+    drop(fs::remove_file(&probe));
+    match written {
+        Ok(()) => error,
+        Err(said) => failure::explained(said.kind(), error),
     }
 }
 

@@ -103,7 +103,7 @@ impl Desk<'_> {
         if matches!(&reply, Err(trouble) if trouble.is_full()) && self.file.begin_log_again() {
             reply = self.attempt(batch, now, deadline);
         }
-        let mut reply = reply.map_err(Trouble::into_error)?;
+        let mut reply = reply.map_err(|trouble| self.file.error(trouble))?;
         self.tell_granted(batch.session, &mut reply);
         self.sweep.begin(&mut self.rows, batch.session, now);
         Ok(reply)
@@ -126,6 +126,6 @@ impl Desk<'_> {
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let keys = || self.rows.keys(prefix, usize::MAX, |name| name.starts_with(prefix));
-        patiently(clock() + OPENING, keys).map_err(Trouble::into_error)
+        patiently(clock() + OPENING, keys).map_err(|trouble| self.file.error(trouble))
     }
 }

@@ -1,8 +1,10 @@
 //! What SQLite's errors mean for a lease.
 
+use std::io;
+
 use rusqlite::{Error, ErrorCode, ffi};
 
-use crate::machine::{StoreError, StoreErrorKind, Unreadable};
+use crate::machine::{Applied, StoreError, StoreErrorKind, Unreadable};
 
 const WRITES: &str = "another connection held the write lock of the SQLite file until the time limit; end its transaction; if it has \
      set PRAGMA locking_mode = exclusive, close it";
@@ -14,12 +16,20 @@ pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mo
 const RECOVERS: &str =
     "another process was making the index of the SQLite file's log (-shm) anew until the time limit; try again";
 
+const FULL: &str = "there is no room left on the disk of the SQLite file; free some space";
+const QUOTA: &str = "a quota is used up on the disk of the SQLite file: of this user, of a group or of a folder; free some space, or raise the \
+    quota";
+const MOUNTED: &str = "the file system of the SQLite file is read-only, and everybody who takes leases needs to write; mount it for writing, and \
+    see the system's log if it was: an error of the disk makes it read-only";
+
 /// Why a transaction gave no reply.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Another connection is in the way, as the sentence says. Nothing was written; it can be tried again at once.
     Busy(&'static str),
-    /// It failed.
+    /// The file could not be written or read. SQLite does not say why: [`LeaseFile::error`](super::file::LeaseFile::error) does.
+    Disk(StoreError),
+    /// It failed otherwise.
     Failed(StoreError),
 }
 
@@ -31,7 +41,7 @@ impl From<Error> for Trouble {
                 Self::Busy(RECOVERS)
             }
             _ if is_busy(&error) => Self::Busy(WRITES),
-            _ => Self::Failed(meaning(&error)),
+            _ => Self::of(&error, meaning(&error)),
         }
     }
 }
@@ -55,8 +65,15 @@ impl Trouble {
             return Self::Busy(WRITES);
         }
         let meaning = meaning(error);
-        let certain = meaning.kind == StoreErrorKind::Quota;
-        Self::Failed(if certain { meaning } else { StoreError::unknown(meaning.message) })
+        Self::of(error, if is_refused_write(error) { meaning } else { StoreError::unknown(meaning.message) })
+    }
+
+    fn of(error: &Error, meaning: StoreError) -> Self {
+        let is_of_disk = matches!(
+            error.sqlite_error_code(),
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen)
+        );
+        if is_of_disk { Self::Disk(meaning) } else { Self::Failed(meaning) }
     }
 
     /// A store that was opened only to look was asked to write.
@@ -66,16 +83,16 @@ impl Trouble {
         Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
     }
 
-    /// Whether the disk is full. Then nothing was written.
+    /// Whether the disk took no more, and nothing was written.
     pub(super) fn is_full(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.kind == StoreErrorKind::Quota)
+        matches!(self, Self::Disk(error) if error.retry && error.applied == Applied::No)
     }
 
     /// For whoever waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Busy(sentence) => StoreError::busy(sentence),
-            Self::Failed(error) => error,
+            Self::Disk(error) | Self::Failed(error) => error,
         }
     }
 }
@@ -85,15 +102,34 @@ pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+/// Whether the disk took no more, so that the last page of a commit is not written.
+fn is_refused_write(error: &Error) -> bool {
+    let code = error.sqlite_error().map(|found| found.extended_code);
+    matches!(code, Some(ffi::SQLITE_FULL | ffi::SQLITE_IOERR_WRITE))
+}
+
+/// The error, if this is what the system said of another file beside the database.
+pub(super) fn explained(said: io::ErrorKind, error: StoreError) -> StoreError {
+    let (sentence, has_no_room) = match said {
+        io::ErrorKind::StorageFull => (FULL, true),
+        io::ErrorKind::QuotaExceeded => (QUOTA, true),
+        io::ErrorKind::ReadOnlyFilesystem => (MOUNTED, false),
+        _ => return error,
+    };
+    let told = error.message.rfind(" (SQLite: ").map_or("", |at| &error.message[at..]);
+    let message = format!("{sentence}{told}");
+    if has_no_room {
+        return StoreError { kind: StoreErrorKind::Quota, retry: true, message, ..error };
+    }
+    StoreError { message, ..error }
+}
+
 /// What an error means as long as nothing was committed.
 pub(super) fn meaning(error: &Error) -> StoreError {
     let because = |sentence: &str| format!("{sentence} (SQLite: {error})");
     let unsupported = |sentence: &str| StoreError::permanent(StoreErrorKind::Unsupported, because(sentence));
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => {
-            let sentence = "there is no room left on the disk of the SQLite file; free some space";
-            StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
-        }
+        Some(ErrorCode::DiskFull) => StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(FULL)) },
         Some(ErrorCode::ReadOnly) => unsupported(
             "the SQLite file cannot be written, which everybody needs who takes leases; let this user write to the file, to its \
                  directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may",

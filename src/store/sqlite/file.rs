@@ -79,9 +79,9 @@ impl LeaseFile {
 
     fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, error.into()))?;
         let file = Self::over(connection, path, prefix)?;
-        worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
+        worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(|trouble| file.error(trouble))?;
         Ok(file)
     }
 
@@ -186,6 +186,11 @@ impl LeaseFile {
         Reach::Machine(self.directory().to_string_lossy().into_owned())
     }
 
+    /// For whoever waits no longer.
+    pub(super) fn error(&self, trouble: Trouble) -> StoreError {
+        told(&self.path, trouble)
+    }
+
     /// Whether others who open the path open another file by now, or another log beside it.
     pub(super) fn is_gone(&self) -> bool {
         [&self.path, &self.given].into_iter().any(|path| self.identity.has_left(path))
@@ -199,6 +204,13 @@ impl LeaseFile {
             self.given.display()
         );
         StoreError::permanent(StoreErrorKind::Closed, message)
+    }
+}
+
+fn told(path: &Path, trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::Disk(error) => beside::blame_disk(path, error),
+        other => other.into_error(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Sweep {
             Ok(Some(last)) => format!("{last}\0"),
             // Somebody else writes: later, then.
             Err(Trouble::Busy(_)) => key,
-            Ok(None) | Err(Trouble::Failed(_)) => return,
+            Ok(None) | Err(Trouble::Disk(_) | Trouble::Failed(_)) => return,
         };
         *self = Self::From { key, session, now };
     }

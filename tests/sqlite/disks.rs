@@ -1,0 +1,99 @@
+//! Disks that take no more: each is told with its remedy.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use leasehold::{
+    AcquireError,
+    machine::StoreErrorKind,
+    store::{SqliteStore, Store},
+};
+use nix::errno::Errno;
+use tokio::runtime::Runtime;
+
+use crate::{Other, Scratch, file, files::SmallDisk, manager, say, told, wall_clock::preloaded};
+
+/// So long that no heartbeat comes in between.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+
+/// The other process: tries to acquire one key more, each time that it is told.
+pub(crate) fn acquire_when_told(directory: &Path) {
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        say("held");
+        for name in told() {
+            assert!(guard.is_valid());
+            match leases.lock(&name).timeout(Duration::from_secs(1)).acquire().await {
+                Ok(more) => {
+                    std::mem::forget(more);
+                    say("granted");
+                }
+                Err(AcquireError::Quota(error)) => say(&format!("Quota: {error}")),
+                Err(error) => say(&error.to_string()),
+            }
+        }
+    });
+}
+
+/// What a process is told whose writes fail by this error; then they succeed again.
+fn told_of(errno: Errno) -> Option<String> {
+    let scratch = Scratch::new();
+    let library = preloaded("refused_writes", &scratch)?;
+    let why: PathBuf = scratch.0.join("why");
+    let program = env::current_exe().expect("this test is a file");
+    let mut other = Other::start_by(&program, "one more", &scratch, |command| {
+        command.env("LD_PRELOAD", library).env("LEASEHOLD_TEST_REFUSES", &why);
+    });
+    assert_eq!(other.hear(), "held");
+    fs::write(&why, (errno as i32).to_string()).unwrap();
+    let said = other.ask("more");
+    fs::remove_file(why).unwrap();
+    assert_eq!(other.ask("again"), "granted");
+    let names: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("probe")), "{names:?}");
+    Some(said)
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_told_as_such() {
+    let Some(said) = told_of(Errno::EDQUOT) else { return };
+    assert!(said.starts_with("Quota: ") && said.contains("raise the quota"), "{said}");
+}
+
+/// As after an error of the disk.
+#[test]
+fn a_file_system_that_becomes_read_only_is_told_as_such() {
+    let Some(said) = told_of(Errno::EROFS) else { return };
+    assert!(said.contains("read-only") && said.contains("mount it for writing"), "{said}");
+}
+
+#[test]
+fn a_file_on_a_read_only_file_system_is_told_as_such() {
+    let Some(disk) = SmallDisk::mount("disks::a_file_on_a_read_only_file_system_is_told_as_such") else { return };
+    Runtime::new().unwrap().block_on(SqliteStore::open(file(&disk.0)).unwrap().close());
+    let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
+    assert!(mounted.is_ok_and(|status| status.success()), "it is mounted anew");
+    for path in [file(&disk.0), disk.0.join("new.db")] {
+        let error = SqliteStore::open(path).expect_err("nobody may write");
+        assert!(error.message.contains("mount it for writing"), "{error}");
+        assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+    }
+}
+
+/// SQLite makes its log and the index of that anew, and says only that it failed.
+#[test]
+fn a_file_on_a_full_disk_is_told_as_such() {
+    let Some(disk) = SmallDisk::mount("disks::a_file_on_a_full_disk_is_told_as_such") else { return };
+    Runtime::new().unwrap().block_on(SqliteStore::open(file(&disk.0)).unwrap().close());
+    fs::write(disk.0.join("ballast"), vec![0; 1 << 20]).expect_err("the disk is small");
+    for path in [file(&disk.0), disk.0.join("new.db")] {
+        let error = SqliteStore::open(path).expect_err("there is no room for its log");
+        assert!(error.message.contains("no room left on the disk"), "{error}");
+        assert_eq!((error.kind, error.retry), (StoreErrorKind::Quota, true), "{error}");
+    }
+}
