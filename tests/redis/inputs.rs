@@ -187,6 +187,11 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
     let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{memory}:rows"]), ["store"], "nothing was written");
     store.transact(ask(1), now(), BUSY).await.unwrap();
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let step = SessionStep::Beat(Beat { beat: 2, lease_ms: 10_000, ..Beat::default() });
+    let beat = Batch { step, ..Batch::new(SessionId(1), Vec::new()) };
+    let error = store.transact(beat, now(), BUSY).await.expect_err("a heartbeat writes, too");
+    assert_eq!((error.kind, error.applied), (StoreErrorKind::Quota, Applied::No), "{error}");
 }
 
 #[tokio::test]
