@@ -23,6 +23,10 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 ///   of the commit, the answer is a [`Fenced`], on which the caller calls [`committed`](Fenced::committed).
 /// * Either the check begins at the call, or its answer keeps the transaction borrowed, so that the transaction cannot be
 ///   used before the answer was awaited or dropped.
+#[diagnostic::on_unimplemented(
+    note = "pass the open transaction itself: `&mut transaction` of tokio_postgres, deadpool_postgres or sqlx, `&transaction` of rusqlite",
+    note = "leasehold's feature for that driver must be on, and the program must use the version of the driver that leasehold uses"
+)]
 pub trait FencedTransaction {
     /// What a passed check returns: for example a [`Fenced`], or `()` if the transaction itself reports its commit.
     type Passed;

@@ -66,7 +66,11 @@ pub use memory::{MemoryStore, NoStore};
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
 pub use postgres::{PostgresPool, PostgresStore, PostgresStoreBuilder};
-#[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+// The first of the two implies the second. It is named here because the compiler shows this line to whoever has neither.
+#[cfg(all(
+    any(feature = "store-sqlite", feature = "store-sqlite-unbundled"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
 pub use sqlite::SqliteStore;
 pub use url::{check_url, from_url};
 
@@ -107,6 +111,7 @@ use crate::signal::Signals;
 /// ```
 #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait)]
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait(?Send))]
+#[diagnostic::on_unimplemented(note = "a URL is opened by `LeaseManager::from_url(url, executor).await`")]
 pub trait Store: MaybeSendSync + Debug + 'static {
     /// Applies a batch in one transaction. `now` is the caller's time; see [`StoreClock`].
     ///
