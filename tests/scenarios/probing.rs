@@ -4,7 +4,7 @@ use leasehold::{AcquireError, LeaseManager, LostReason, Mode, executor::Lifecycl
 
 use crate::support::{
     doubles::SlowStore,
-    world::{LEASE, everywhere, ms, secs},
+    world::{HEARTBEAT, LEASE, everywhere, ms, secs},
 };
 
 /// The twin dies while somebody else is ahead of the try in the queue, and the context looks at the store before the verdict on the twin.
@@ -172,6 +172,25 @@ fn a_reader_waits_no_longer_for_a_dead_writer_than_any_other_request() {
             let second = world.within(LEASE * 3, reader.leases.lock(key).shared().acquire()).await;
             assert!(second.is_some_and(|guard| guard.unwrap().is_valid()), "beacon: {beacon}");
             assert!(first.is_valid());
+        }
+    });
+}
+
+/// Its beacon falls with it, so there is no need to wait until its silence is long enough, nor for a heartbeat.
+#[test]
+fn a_reader_is_granted_as_soon_as_the_beacon_of_a_dead_writer_is_seen_gone() {
+    everywhere(async |world| {
+        for heartbeats in [0, 1, 3] {
+            let (reader, writer) = (world.tab(), world.tab());
+            let _first = reader.leases.lock("k").shared().acquire().await.unwrap();
+            let mut write = Box::pin(writer.leases.lock("k").acquire());
+            assert!(world.within(secs(1), &mut write).await.is_none());
+            let mut second = Box::pin(reader.leases.lock("k").shared().acquire());
+            assert!(world.within(ms(100) + HEARTBEAT * heartbeats, &mut second).await.is_none(), "the writer lives");
+            writer.crash(write);
+            let start = world.now();
+            assert!(world.within(LEASE * 3, &mut second).await.unwrap().unwrap().is_valid());
+            assert!(world.ms_since(start) < 100, "{} ms after {heartbeats} heartbeats", world.ms_since(start));
         }
     });
 }

@@ -106,6 +106,8 @@ pub(super) struct Held {
     pub(super) upgrade: Option<Box<Upgrade>>,
     /// Whether another context waits.
     pub(super) contended: bool,
+    /// Who queued when the store was last asked who keeps the next turn from sharing the lease.
+    pub(super) ahead: Ahead,
     /// It came out of a queue: others are about, and it is given back at once when it is not used.
     pub(super) queued_for: bool,
     pub(super) tenure_since: Monotonic,
@@ -227,10 +229,40 @@ impl Cohort {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
-    /// Whether the request has a place in the queue. An upgrade without a place also waits while it watches the beacon of its rival.
+    /// Whether the request has a place in the queue, or waits for the queue. An upgrade without a place also waits while it watches the
+    /// beacon of its rival.
     pub(super) fn waits(&self) -> bool {
         let watches = |seeking: &Seeking| seeking.probes_until.is_some() && matches!(self.stage, Stage::Held(_));
-        self.seeking().is_some_and(|seeking| seeking.queued || watches(seeking))
+        let is_placed = self.seeking().is_some_and(|seeking| seeking.queued || watches(seeking));
+        is_placed || self.waits_for_queue_only()
+    }
+
+    /// Whether the next turn could share the lease, if no other request queued for the key.
+    pub(super) fn waits_for_queue_only(&self) -> bool {
+        let Stage::Held(held) = &self.stage else { return false };
+        let shares = held.mode == Mode::Shared && held.upgrade.is_none() && !held.users.is_empty();
+        shares && held.contended && self.turns.first().is_some_and(|turn| held.admits(turn))
+    }
+
+    /// Who stands before the request under way, or keeps the next turn from sharing the lease.
+    pub(super) fn ahead(&self) -> Option<&Ahead> {
+        match (self.seeking(), &self.stage) {
+            (Some(seeking), _) => Some(&seeking.ahead),
+            (None, Stage::Held(held)) => Some(&held.ahead),
+            (None, _) => None,
+        }
+    }
+
+    /// The same, to be replaced.
+    pub(super) fn ahead_mut(&mut self) -> Option<&mut Ahead> {
+        match &mut self.stage {
+            Stage::Seeking(seeking) => Some(&mut seeking.ahead),
+            Stage::Held(held) => match held.upgrade.as_mut().and_then(|upgrade| upgrade.seeking.as_mut()) {
+                Some(seeking) => Some(&mut seeking.ahead),
+                None => Some(&mut held.ahead),
+            },
+            Stage::Idle => None,
+        }
     }
 
     /// When something is to be done for the turns, the users, or the lease that nobody uses.
@@ -258,6 +290,7 @@ impl Held {
             users: Vec::new(),
             upgrade: None,
             contended: granted.contended,
+            ahead: Ahead::default(),
             queued_for: false,
             tenure_since: now,
             handoffs: 0,

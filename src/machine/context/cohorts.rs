@@ -4,6 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     cohort::{Cohort, Held, Seeking},
+    detector::Ahead,
     id::RequestId,
     input::Slot,
     key::Key,
@@ -114,9 +115,9 @@ impl Cohorts {
         self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
-    /// The requests under way.
-    pub(super) fn seeking(&self) -> impl Iterator<Item = &Seeking> {
-        self.by_slot.values().filter_map(|cohort| cohort.seeking())
+    /// Who stands before each request.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &Ahead> {
+        self.by_slot.values().filter_map(|cohort| cohort.ahead())
     }
 
     /// The cohorts that wait in a queue.
@@ -137,11 +138,6 @@ impl Cohorts {
     /// A lease went from one task to the next.
     pub(super) fn note_passed_on(&mut self, slot: &Slot) {
         self.passed_on.insert(slot.clone(), ());
-    }
-
-    /// Since the last heartbeat, how many leases went from one task to the next, or kept a turn back because of the queue.
-    pub(super) fn passed_on(&self) -> usize {
-        self.passed_on.len()
     }
 
     /// Those whose lease went from task to task since the last call.

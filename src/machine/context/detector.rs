@@ -12,8 +12,8 @@ use super::{
     id::{RequestId, SessionId},
     input::Slot,
     key::Key,
-    record::{Action, NEAREST},
-    sorted::{HAS_MANY_KEYS, SortedMap},
+    record::Action,
+    sorted::SortedMap,
     store_queue::Endings,
     time::{Monotonic, earliest},
     token::Token,
@@ -50,12 +50,14 @@ impl Observation {
 impl Observations {
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
     pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, endings: &Endings<'_>) -> Option<Monotonic> {
-        let seeking = cohort.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
+        // A request that only tries has no place, and goes without waiting.
+        let waits = cohort.seeking().map_or_else(|| cohort.waits(), |seeking| seeking.queued);
+        let ahead = cohort.ahead().filter(|ahead| waits && !ahead.holders.is_empty())?;
         if endings.include(slot) {
             return None;
         }
         let mut next = None;
-        for holder in &seeking.ahead.holders {
+        for holder in &ahead.holders {
             next = earliest(&[next, self.seen.get(holder).map(Observation::silent_at)]);
         }
         next
@@ -84,8 +86,8 @@ impl Observations {
             return;
         }
         let mut ahead = SortedMap::<_, ()>::new();
-        for seeking in cohorts.seeking() {
-            seeking.ahead.holders.iter().for_each(|session| ahead.insert(*session, ()));
+        for each in cohorts.ahead() {
+            each.holders.iter().for_each(|session| ahead.insert(*session, ()));
         }
         let mut others = SortedMap::<_, ()>::new();
         for (session, seen) in self.seen.iter().filter(|(session, _)| !ahead.contains_key(session)) {
@@ -156,15 +158,10 @@ impl Machine {
         for seen in ahead.iter().filter(|seen| seen.holder != me) {
             self.observed.update(seen, &slot.key, now);
         }
-        if let Some(seeking) = self.cohorts.change_seeking(slot) {
-            seeking.ahead = Ahead::of(ahead);
+        if let Some(known) = self.cohorts.change(slot).and_then(Cohort::ahead_mut) {
+            *known = Ahead::of(ahead);
         }
-        let mut most = REMEMBERED.max(ahead.len());
-        if HAS_MANY_KEYS {
-            // Writers that keep readers of this context from joining a lease that it holds stand ahead of no request.
-            most = most.max(self.cohorts.passed_on() * NEAREST);
-        }
-        self.observed.forget_beyond(most, &self.cohorts);
+        self.observed.forget_beyond(REMEMBERED.max(ahead.len()), &self.cohorts);
         self.watches.neighbours_changed(slot);
         for seen in ahead.iter().filter(|seen| seen.holder == me) {
             if let Entry::Grant(token) = seen.entry {
@@ -223,8 +220,7 @@ impl Machine {
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     fn silent_ahead(&self, slot: &Slot, now: Monotonic) -> Vec<(SessionId, u64)> {
-        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
-        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead.holders);
+        let ahead = self.cohorts.get(slot).and_then(Cohort::ahead).map_or(&[][..], |ahead| &ahead.holders);
         self.observed.silent_at(&slot.key, ahead, now)
     }
 
@@ -235,16 +231,13 @@ impl Machine {
 
     /// A session ended itself: whoever stood right behind looks, and finds it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
-        for slot in &self.cohorts.waiting() {
-            if self.nearest(slot).iter().any(|neighbour| neighbour.session == gone) {
-                self.look_at(&slot.key, now);
-            }
-        }
+        let mut slots = self.cohorts.waiting();
+        slots.retain(|slot| self.nearest(slot).iter().any(|neighbour| neighbour.session == gone));
+        self.look_at_each(&slots, now);
     }
 
     /// The sessions that stand right before the request at a slot.
     pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
-        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
-        seeking.map_or(&[][..], |seeking| &seeking.ahead.nearest)
+        self.cohorts.get(slot).and_then(Cohort::ahead).map_or(&[][..], |ahead| &ahead.nearest)
     }
 }

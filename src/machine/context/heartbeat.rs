@@ -35,9 +35,7 @@ impl Machine {
         // Of leases that go from task to task here, nobody else would say that others wait.
         let passed_on = self.cohorts.take_passed_on();
         self.ask_about(&passed_on, now);
-        let mut slots = self.cohorts.waiting();
-        slots.extend(passed_on.into_iter().filter(|slot| self.waits_for_queue_only(slot)));
-        self.look_at_each(&slots, now);
+        self.look_at_each(&self.cohorts.waiting(), now);
     }
 
     /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.

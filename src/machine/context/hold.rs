@@ -1,6 +1,7 @@
 //! Holding a lease: hand it from turn to turn, keep it for a while, give it back, lose it.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::slice;
 
 use super::{
     Machine, Monotonic,
@@ -10,7 +11,6 @@ use super::{
     input::{Parcel, Slot, TurnId},
     key::Key,
     message::Body,
-    mode::Mode,
     output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Granted},
@@ -94,11 +94,8 @@ impl Machine {
         self.refuse_tries(slot);
     }
 
-    /// Whether the next turn could share the lease, if no other request queued for the key.
     pub(super) fn waits_for_queue_only(&self, slot: &Slot) -> bool {
-        let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.get(slot) else { return false };
-        let shares = held.mode == Mode::Shared && held.upgrade.is_none() && !held.users.is_empty();
-        shares && held.contended && turns.first().is_some_and(|turn| held.admits(turn))
+        self.cohorts.get(slot).is_some_and(Cohort::waits_for_queue_only)
     }
 
     /// A turn came that may share the lease unless another request queues for the key. That request may have given up meanwhile, and sends
@@ -109,7 +106,7 @@ impl Machine {
             && self.waits_for_queue_only(slot)
             && !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. }))
         {
-            self.ask_whether_current(slot, None, now);
+            self.look_at_each(slice::from_ref(slot), now);
         }
     }
 

@@ -16,32 +16,24 @@ use super::{
 };
 
 impl Machine {
-    /// Looks at a key at which this context waits.
-    pub(super) fn look_at(&mut self, key: &Key, now: Monotonic) {
-        if !self.store_queue.will_send_for(key, |action| *action == Action::Look) {
-            self.push_look(key, now);
-        }
-    }
-
-    /// Looks once at each key of these slots: that serves all cohorts that wait there.
+    /// Looks once at each key of these slots: that serves all cohorts that wait there. Where only the queue keeps the next request from
+    /// sharing a lease, also asks whether anybody still queues.
     pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
         if slots.is_empty() {
             return;
         }
+        let sharers: Vec<_> = slots.iter().filter(|slot| self.waits_for_queue_only(slot)).cloned().collect();
+        self.ask_about(&sharers, now);
         let asked = self.store_queue.unsent(|action| *action == Action::Look);
         let mut keys: Vec<_> = slots.iter().map(|slot| &slot.key).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
             if asked.binary_search_by(|asked| asked.key.cmp(key)).is_err() {
-                self.push_look(key, now);
+                let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+                self.store_queue.push(&slot, Action::Look, None, now);
             }
         }
-    }
-
-    fn push_look(&mut self, key: &Key, now: Monotonic) {
-        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
-        self.store_queue.push(&slot, Action::Look, None, now);
     }
 
     /// What stands there for the requests of this context. Those that were granted were told before.
@@ -53,6 +45,8 @@ impl Machine {
         }
         for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits()) {
             let Some(request) = self.cohorts.get(slot).and_then(Cohort::seeking).map(|seeking| seeking.request) else {
+                // If whoever queues is dead, and nobody else has a place behind it, no other context would ever notice.
+                self.observe(slot, ahead, now);
                 continue;
             };
             match found.get_mut(&request).and_then(Option::take) {
@@ -62,21 +56,11 @@ impl Machine {
                 None => self.ask(slot, now),
             }
         }
-        for slot in &self.cohorts.pick(Some(key), &|slot, _| self.waits_for_queue_only(slot)) {
-            self.judge_queue(slot, ahead, now);
-        }
         for (request, at) in found {
             if at.is_some() {
                 self.end_stray_place(key, request, now);
             }
         }
-    }
-
-    /// Only the queue keeps the next request from sharing what this context holds. If whoever stands there is dead, and nobody else has a
-    /// place behind it, no other context would ever notice. The next heartbeat asks whether anybody still queues.
-    fn judge_queue(&mut self, slot: &Slot, queue: &[Sighting], now: Monotonic) {
-        self.observe(slot, queue, now);
-        self.end_silent(slot, now);
     }
 
     /// Others of this context stand before it.

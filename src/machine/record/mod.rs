@@ -36,7 +36,6 @@ pub use operation::{
     Acquire, Action, Answer, Batch, Ending, Granted, Operation, Outcome, Peer, Promotion, Reply, SessionStep,
     StoreClock, StoreNow, Way,
 };
-pub(crate) use records::NEAREST;
 pub use records::{Records, Row};
 pub use session::{Beat, Session, Stolen};
 

@@ -17,7 +17,7 @@ use super::{
 /// Waiters at the head of a queue whose sessions a transaction reads: it drops the dead among them.
 const HEADS: usize = 4;
 /// Waiters before a request that it watches, and whose sessions a transaction reads.
-pub(crate) const NEAREST: usize = 8;
+pub(super) const NEAREST: usize = 8;
 
 /// Records by key, sessions by id, and the row of the store itself. A key without a record is one that nobody uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -211,13 +211,8 @@ impl Machine {
             Action::Verify { token, .. } | Action::Downgrade { token, .. } => {
                 operation.turn.is_some() || cohort.and_then(Cohort::held).is_some_and(|held| held.grant == *token)
             }
-            Action::End { .. } => {
-                cohort.and_then(Cohort::seeking).is_some() || self.waits_for_queue_only(&operation.slot)
-            }
-            Action::Look => {
-                let waits = |slot: &Slot, cohort: &Cohort| cohort.waits() || self.waits_for_queue_only(slot);
-                !self.cohorts.pick(Some(&operation.slot.key), &waits).is_empty()
-            }
+            Action::End { .. } => cohort.is_some_and(|cohort| cohort.seeking().is_some() || cohort.waits()),
+            Action::Look => !self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()).is_empty(),
             Action::Release { .. }
             | Action::Withdraw { .. }
             | Action::Detach { .. }

@@ -224,7 +224,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S4",
         "a reader that waits for its own context's lease never judges a writer that queues",
         Scenario("probing::a_reader_waits_no_longer"),
-        &[edit("src/machine/context/looks.rs", "self.observe(slot, queue, now);\n        self.end_silent(slot, now);", "self.observe(slot, queue, now);")],
+        &[edit(
+            "src/machine/context/looks.rs",
+            "                self.observe(slot, ahead, now);\n                continue;",
+            "                continue;",
+        )],
     ),
     Mutant::new(
         "P4",
