@@ -194,3 +194,23 @@ fn a_reader_is_granted_as_soon_as_the_beacon_of_a_dead_writer_is_seen_gone() {
         }
     });
 }
+
+/// They do not wait, so the context must remember from one try to the next what it saw of the writer.
+#[test]
+fn tries_of_a_reader_are_granted_once_a_dead_writer_was_silent_for_long_enough() {
+    everywhere(async |world| {
+        for beacon in [true, false] {
+            let tab = || if beacon { world.tab() } else { world.dark_tab() };
+            let (reader, writer) = (tab(), tab());
+            let _first = reader.leases.lock("k").shared().acquire().await.unwrap();
+            let mut write = Box::pin(writer.leases.lock("k").acquire());
+            assert!(world.within(secs(1), &mut write).await.is_none());
+            writer.crash(write);
+            let start = world.now();
+            while reader.leases.lock("k").shared().try_acquire().await.unwrap().is_none() {
+                assert!(world.ms_since(start) < 30_000, "beacon: {beacon}");
+                world.sim.pass(secs(1)).await;
+            }
+        }
+    });
+}

@@ -106,6 +106,7 @@ impl Machine {
             && self.waits_for_queue_only(slot)
             && !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. }))
         {
+            self.end_silent(slot, now);
             self.look_at_each(slice::from_ref(slot), now);
         }
     }

@@ -43,7 +43,7 @@ impl Machine {
         for (at, request) in requests.iter().enumerate() {
             found.insert(*request, Some(at));
         }
-        for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits()) {
+        for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() || cohort.seeking().is_none()) {
             let Some(request) = self.cohorts.get(slot).and_then(Cohort::seeking).map(|seeking| seeking.request) else {
                 // If whoever queues is dead, and nobody else has a place behind it, no other context would ever notice.
                 self.observe(slot, ahead, now);
