@@ -9,6 +9,7 @@ mod ending;
 mod failing;
 mod fence;
 mod given_back;
+mod leftovers;
 mod many;
 mod opening;
 mod overtaken;

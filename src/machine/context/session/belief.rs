@@ -119,7 +119,6 @@ impl Machine {
         let asked = self.session.failures > 0 || self.store_queue.carries_beat();
         self.suspect(now);
         if asked {
-            self.heartbeat_at = None;
             self.lose_locks(now);
         }
     }
