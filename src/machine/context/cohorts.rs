@@ -161,9 +161,9 @@ impl Cohorts {
         self.held > 0
     }
 
-    /// Whether nothing is to be kept alive but one lease.
+    /// Whether nothing is to be kept alive but one lease, which goes from no task to the next.
     pub(super) fn holds_one_only(&self) -> bool {
-        self.held == 1 && self.waiting.is_empty()
+        self.held == 1 && self.waiting.is_empty() && self.passed_on.is_empty()
     }
 
     /// Whether a lease is kept that nobody uses.
