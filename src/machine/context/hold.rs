@@ -169,9 +169,10 @@ impl Machine {
         operation
     }
 
-    /// A late attempt of the request that was granted before an upgrade may have queued once more.
+    /// After a failover, the new server may list the shared lease that was upgraded.
     fn withdraw_former(&mut self, slot: &Slot, held: &Held, now: Monotonic) {
         if let Some((_, request)) = held.formerly {
+            self.note_release(&slot.key, request);
             self.withdraw_request(slot, request, now);
         }
     }

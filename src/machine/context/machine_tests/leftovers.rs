@@ -1,10 +1,68 @@
 //! What an earlier attempt, guard or grant left is no burden: on the store, on other contexts, on the next guard.
 
 use super::{
-    OTHER, Script, events, named,
+    ME, OTHER, Script, events, named,
     served::{Served, slot},
 };
-use crate::machine::{Config, Event, Input, Machine, Mode, Options, Turn, TurnId};
+use crate::machine::{Config, Event, Input, Machine, Mode, Options, Records, Turn, TurnId};
+
+impl Served {
+    /// A context over a store whose servers may lose their latest writes shares a key, and what the store holds then.
+    fn shares() -> (Self, Records) {
+        let mut served = Self::new();
+        let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
+        served.script.machine = Machine::new(config.without_linger().for_failovers(), ME);
+        for (turn, key, mode) in [(1, "k", Mode::Shared), (2, "other", Mode::Exclusive)] {
+            served.ask(Turn { mode, ..Turn::new(TurnId(turn), named(key)) });
+            served.serve();
+        }
+        let before = served.records.clone();
+        (served, before)
+    }
+
+    fn upgrade(&mut self) {
+        self.input(Input::Upgrade { query: TurnId(7), turn: TurnId(1), slot: slot("k", Mode::Shared) });
+        self.serve();
+        assert!(self.told.iter().any(|event| matches!(event, Event::Upgraded { .. })));
+    }
+
+    fn drop_guard(&mut self) {
+        self.input(Input::Release { turn: TurnId(1), slot: slot("k", Mode::Shared) });
+        self.serve();
+    }
+}
+
+/// The new server lists the lease as it was shared. Its session lives, so nobody else may remove it.
+#[test]
+fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_guard_goes() {
+    let (mut served, before) = Served::shares();
+    served.upgrade();
+    served.records = before;
+    served.drop_guard();
+    assert_eq!(served.grants("k"), []);
+}
+
+#[test]
+fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_loss_is_told() {
+    let (mut served, before) = Served::shares();
+    served.upgrade();
+    served.records = before;
+    served.input(Input::Recheck);
+    served.serve();
+    assert!(served.told.iter().any(|event| matches!(event, Event::Lost { .. })));
+    assert_eq!(served.grants("k"), []);
+}
+
+#[test]
+fn an_upgrade_and_a_release_that_a_failover_undid_leave_no_shared_lease() {
+    let (mut served, before) = Served::shares();
+    served.upgrade();
+    served.drop_guard();
+    served.records = before;
+    served.input(Input::Recheck);
+    served.serve();
+    assert_eq!(served.grants("k"), []);
+}
 
 /// The store may be there again, and others may take the lease soon.
 #[test]
