@@ -265,9 +265,12 @@ impl LeaseRequest {
                 if is_confirmed {
                     return Ok(Some(guard));
                 }
-                if wish.max_hold.is_some() && guard.told_loss() == Some(LostReason::Expired) {
+                match guard.told_loss() {
                     // Its time was over before anybody looked. The next one may fare no better.
-                    return Err(guard.loss());
+                    Some(LostReason::Expired) if wish.max_hold.is_some() => return Err(guard.loss()),
+                    // It would rob a later thief.
+                    Some(LostReason::Stolen) if wish.steal => return Err(guard.loss()),
+                    _ => {}
                 }
                 driver = pending.driver.clone();
             }

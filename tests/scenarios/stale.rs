@@ -267,3 +267,21 @@ fn a_thief_that_was_robbed_unheard_does_not_steal_again() {
         assert!(later.verify().await.unwrap(), "the later thief keeps what it stole");
     });
 }
+
+/// Its lease was granted and stolen before its task ran again.
+#[test]
+fn a_thief_that_was_robbed_before_its_task_ran_does_not_steal_again() {
+    everywhere(async |world| {
+        let (holder, (two, _)) = (world.tab(), slow(world));
+        let _robbed = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        let mut theft = Box::pin(two.lock("k").steal());
+        assert!(world.within(ms(1), &mut theft).await.is_none());
+        world.sim.pass(ms(50)).await;
+        let later = holder.leases.lock("k").steal().await.unwrap();
+        world.sim.pass(ms(50)).await;
+        let told = world.within(secs(1), theft).await.expect("it is told");
+        assert!(matches!(told, Err(AcquireError::Lost { reason: LostReason::Stolen, .. })), "{told:?}");
+        assert!(later.verify().await.unwrap(), "the later thief keeps what it stole");
+    });
+}
