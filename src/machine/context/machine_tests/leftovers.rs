@@ -1,10 +1,12 @@
 //! What an earlier attempt, guard or grant left is no burden: on the store, on other contexts, on the next guard.
 
+use alloc::vec;
+
 use super::{
-    ME, OTHER, Script, events, named,
+    LEASE_MS, ME, OTHER, Script, events, named,
     served::{Served, slot},
 };
-use crate::machine::{Config, Event, Input, Machine, Mode, Options, Records, Turn, TurnId};
+use crate::machine::{Config, Event, Input, Machine, Mode, Options, Records, SessionId, Turn, TurnId};
 
 impl Served {
     /// A context over a store whose servers may lose their latest writes shares a key, and what the store holds then.
@@ -62,6 +64,66 @@ fn an_upgrade_and_a_release_that_a_failover_undid_leave_no_shared_lease() {
     served.input(Input::Recheck);
     served.serve();
     assert_eq!(served.grants("k"), []);
+}
+
+/// The context holds another lease, so its session lives, and nobody else may remove what the lost answers were about.
+#[test]
+fn a_request_for_several_keys_that_was_given_up_leaves_no_lease() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(1), named("other")));
+    served.serve();
+    let tries = |turn, key| Turn { alone: true, wait: false, ..Turn::new(TurnId(turn), named(key)) };
+    served.input(Input::AcquireAll([tries(2, "a"), tries(3, "b")].into()));
+    while !served.told.iter().any(|event| matches!(event, Event::Failed { .. })) {
+        served.until_sent();
+        served.lose_reply();
+    }
+    served.serve();
+    served.pass(1_000);
+    assert_eq!((served.grants("a"), served.grants("b")), (vec![], vec![]));
+}
+
+impl Script {
+    /// The lease that the next heartbeat asks for, in ms.
+    fn next_lease_ms(&mut self) -> u64 {
+        for _ in 0..1_000 {
+            if self.is_sent()
+                && let Some(beat) = self.sent().1.beat()
+            {
+                return beat.lease_ms;
+            }
+            self.tick(10);
+        }
+        panic!("no heartbeat");
+    }
+}
+
+/// If this context died then, others would wait for as long.
+#[test]
+fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
+    for ends in 0..4 {
+        let mut served = Served::new();
+        let max_hold_ms = (ends == 2).then_some(1_000);
+        served.ask(Turn { max_hold_ms, ..Turn::new(TurnId(1), named("k")) });
+        served.serve();
+        served.ask(Turn::new(TurnId(2), named("other")));
+        served.serve();
+        if ends == 1 {
+            // It is handed on within the context.
+            served.ask(Turn::new(TurnId(3), named("k")));
+        }
+        let key = slot("k", Mode::Exclusive);
+        served.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot: key.clone(), span_ms: 600_000 });
+        served.serve();
+        match ends {
+            0 | 1 => served.input(Input::Release { turn: TurnId(1), slot: key }),
+            2 => served.pass(1_100),
+            _ => served.input(Input::Detach { turn: TurnId(1), slot: key, to: SessionId(77) }),
+        }
+        served.serve();
+        let lease_ms = served.script.next_lease_ms();
+        assert_eq!(lease_ms, LEASE_MS, "ends in way {ends}");
+    }
 }
 
 /// The store may be there again, and others may take the lease soon.
