@@ -8,7 +8,7 @@ use super::{
     Machine,
     failure::{Applied, KEYS_MAY_BE_LOCKED, StoreError, StoreErrorKind},
     input::Slot,
-    output::{LostReason, Refusal},
+    output::Refusal,
     pending::{Company, PendingOperation, Transaction},
     record::{Acquire, Action, Ending, Way},
     store_queue::is_ask_for,
@@ -163,7 +163,6 @@ impl Machine {
     /// a guard yet.
     fn seek_what_was_signalled(&mut self, now: Monotonic) {
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {
-            self.drop_hold(slot, LostReason::Expired);
             self.seek(slot, now);
         }
     }

@@ -64,13 +64,7 @@ impl Watches {
     /// Takes out the watch of this number, with the session that it is for.
     fn take(&mut self, id: u64) -> Option<(SessionId, Watch)> {
         let session = self.placed.iter().find(|(_, placed)| placed.id == id).map(|(session, _)| *session)?;
-        let watch = self.placed.remove(&session)?;
-        for slot in watch.slots.keys() {
-            if let Some(watched) = self.by_slot.get_mut(slot) {
-                watched.retain(|watched| *watched != session);
-            }
-        }
-        Some((session, watch))
+        Some((session, self.placed.remove(&session)?))
     }
 }
 

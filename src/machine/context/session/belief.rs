@@ -173,7 +173,6 @@ impl Machine {
     }
 
     pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
-        self.heartbeat_at = None;
         self.drop_operations_of_session(now);
         self.forget_watches();
     }
