@@ -256,4 +256,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "take(pending, &|operation| operation.holds_up())",
         )],
     ),
+    Mutant::new(
+        "rule e",
+        "a request for several keys that was given up is not withdrawn",
+        Rule("leftovers::a_request_for_several"),
+        &[edit(
+            "src/machine/context/retry/requests.rs",
+            "            self.withdraw_request(slot, ask.request, now);\n",
+            "            let _ = ask;\n",
+        )],
+    ),
+    Mutant::new(
+        "rule e",
+        "after a failover, the lease that was upgraded stays, because only the upgraded one is withdrawn",
+        Rule("leftovers::an_upgrade_that"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.withdraw_request(slot, request, now);\n        }\n    }\n\n    /// Questions",
+            "        }\n    }\n\n    /// Questions",
+        )],
+    ),
+    Mutant::new(
+        "rule e",
+        "after a failover, the lease that was upgraded stays if the upgraded one was released before",
+        Rule("leftovers::an_upgrade_and"),
+        &[edit("src/machine/context/hold.rs", "            self.note_release(&slot.key, request);\n", "")],
+    ),
+    Mutant::new(
+        "rule k",
+        "a thief whose task is late robs the later thief",
+        Scenario("stale::a_thief_that_was_robbed_before"),
+        &[edit("src/client/request.rs", "LostReason::Stolen) if wish.steal", "LostReason::Stolen) if false")],
+    ),
 ];

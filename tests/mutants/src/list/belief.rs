@@ -170,4 +170,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("loss::a_leader"),
         &[edit(RUN, "while state == LeaseState::Suspect {", "while false {")],
     ),
+    Mutant::new(
+        "P4",
+        "a context that begins to doubt puts off the heartbeat that was to be tried again",
+        Rule("leftovers::a_heartbeat"),
+        &[edit(
+            "src/machine/context/session/belief.rs",
+            "        if asked {\n            self.lose_locks(now);",
+            "        if asked {\n            self.heartbeat_at = None;\n            self.lose_locks(now);",
+        )],
+    ),
+    Mutant::new(
+        "P5",
+        "fences that renew keep a context from asking whether others wait",
+        Rule("leftovers::a_lease_that_goes"),
+        &[edit("src/machine/context/cohorts.rs", " && self.passed_on.is_empty()", "")],
+    ),
+    Mutant::new(
+        "S13",
+        "a lease stays as long as an earlier guard wanted it, if it was handed on",
+        Rule("leftovers::what_one_guard"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.session.end_extension(slot);\n        }\n",
+            "        }\n",
+        )],
+    ),
+    Mutant::new(
+        "S13",
+        "a lease stays as long as an earlier guard wanted it, if that guard ran out",
+        Rule("leftovers::what_one_guard"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "        self.session.end_extension(slot);\n        // Usually",
+            "        // Usually",
+        )],
+    ),
 ];

@@ -116,4 +116,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("takeover::a_waiter_that_crashed"),
         &[edit("src/driver/alarm.rs", "            && !driver.executor.has_crashed()\n", "")],
     ),
+    Mutant::new(
+        "P6",
+        "a reader that waits for its own context's lease watches no beacon before the next heartbeat",
+        Scenario("probing::a_reader_is_granted_as_soon"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.look_at_each(slice::from_ref(slot), now);",
+            "            self.ask_whether_current(slot, None, now);",
+        )],
+    ),
+    Mutant::new(
+        "rule 5",
+        "a reader's try ends no session that has been silent for long enough",
+        Scenario("probing::tries_of_a_reader"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.end_silent(slot, now);\n            self.look_at_each",
+            "            self.look_at_each",
+        )],
+    ),
+    Mutant::new(
+        "rule 5",
+        "a reader's try remembers nothing of the writer that it waits for",
+        Scenario("probing::tries_of_a_reader"),
+        &[edit("src/machine/context/looks.rs", "cohort.waits() || cohort.seeking().is_none()", "cohort.waits()")],
+    ),
 ];
