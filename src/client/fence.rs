@@ -108,8 +108,9 @@ impl GuardFence {
         name: Option<String>,
         renew: bool,
     ) -> Option<Self> {
-        let now = StoreNow::new(driver.store.clock(), driver.executor.now());
-        let ticket = driver.ticket(turn, &fate.slot, renew)?;
+        let now = driver.executor.now();
+        let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
+        let now = StoreNow::new(driver.store.clock(), now);
         let (found, place) = (Mutex::default(), AtomicU64::new(0));
         Some(Self { driver, fate, turn, ticket, name, now, found, place })
     }

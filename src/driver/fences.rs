@@ -2,13 +2,12 @@
 
 use super::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Reply, Slot, StoreId, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, TurnId};
 use crate::store::OpenTransaction;
 
 impl Driver {
     /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
-    pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool) -> Option<Ticket> {
-        let now = self.executor.now();
+    pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let mut core = self.core();
         let ticket = core.machine.ticket(turn, slot, renew, now)?;
         if renew {

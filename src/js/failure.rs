@@ -32,13 +32,7 @@ fn promise_of_boxed(mut future: Answer) -> JsValue {
         Poll::Ready(Err(failure)) => Promise::reject(&failure.0.into()).into(),
         Poll::Pending => {
             let (promise, resolve, reject) = unsettled();
-            spawn_local(async move {
-                // Neither of these two functions throws.
-                let _ = match future.await {
-                    Ok(value) => resolve.call1(&JsValue::UNDEFINED, &value),
-                    Err(failure) => reject.call1(&JsValue::UNDEFINED, &failure.0.into()),
-                };
-            });
+            spawn_local(async move { settle(&resolve, &reject, future.await) });
             promise.into()
         }
     }
@@ -52,8 +46,17 @@ pub(super) fn unsettled() -> (Promise, Function, Function) {
     (promise, resolve, reject)
 }
 
-/// The same, or `undefined` when the promise `stopped` is fulfilled first; that one must settle in the end. What is asked
-/// is dropped then, and withdraws itself.
+/// Settles such a promise.
+pub(super) fn settle(resolve: &Function, reject: &Function, answer: Result<JsValue, Failure>) {
+    // Neither of these two functions throws.
+    let _ = match answer {
+        Ok(value) => resolve.call1(&JsValue::UNDEFINED, &value),
+        Err(failure) => reject.call1(&JsValue::UNDEFINED, &failure.0.into()),
+    };
+}
+
+/// The promise of what is asked, or of `undefined` when the promise `stopped` is fulfilled first; that one must settle in the end. What is
+/// asked is dropped then, and withdraws itself.
 pub(super) fn stoppable(asked: Answer, stopped: Option<Promise>) -> JsValue {
     let Some(stopped) = stopped else { return promise_of_boxed(asked) };
     promise(async {

@@ -9,12 +9,12 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
 use super::{
-    failure::{Failure, promise, stoppable, unsettled},
+    failure::{Failure, promise, settle, stoppable, unsettled},
     options::rounded_up,
 };
 use crate::{
-    AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict, driver::Response,
-    machine::whole_ms, oneshot::Receiver,
+    AcquireError, FenceError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict,
+    driver::Response, machine::whole_ms, oneshot::Receiver, store::Judged,
 };
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
@@ -147,10 +147,14 @@ impl JsLease {
     }
 
     /// Has a transaction commit only if the lease is current in it. It begins at the call.
-    pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> JsValue {
-        let guard = &self.guard;
-        let fenced = if renew { guard.fence_and_renew(&transaction) } else { guard.fence(&transaction) };
-        promise(async { Ok(fenced.await.map(|()| JsValue::UNDEFINED)?) })
+    pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> Promise {
+        let (promise, resolve, reject) = unsettled();
+        let tell = Box::new(move |verdict: Result<(), FenceError>| {
+            settle(&resolve, &reject, verdict.map(|()| JsValue::UNDEFINED).map_err(Failure::from));
+        });
+        let judged = Judged { transaction: &transaction, tell };
+        drop(if renew { self.guard.fence_and_renew(judged) } else { self.guard.fence(judged) });
+        promise
     }
 
     /// Gives the lease back; whether it was still held.

@@ -126,26 +126,22 @@ export class Lease {
 
   fence(transaction, options) {
     // Never a throw.
-    const fenced = Lease.#fence(this, transaction, options);
-    // Who does not wait for it need not hear: nothing was written.
-    fenced.catch(() => {});
-    return fenced;
-  }
-
-  static async #fence(lease, transaction, options) {
-    Lease.#check(lease, "fence");
-    let raw;
+    let raw, fenced;
     try {
+      Lease.#check(this, "fence");
       raw = rawTransaction(transaction);
       const { renew = false } = read(options, FENCE);
-      const wasm = lease.#held();
-      // Nothing was awaited so far: it is asked before whatever the caller asks next.
-      await ask(() => wasm.fence(raw, renew), lease);
+      const wasm = this.#held();
+      // The wasm aborts what it refuses.
+      fenced = ask(() => wasm.fence(raw, renew), this);
     } catch (error) {
       // What cannot be checked must not be written. A transaction that is over throws.
       quiet(() => raw?.abort());
-      throw error;
+      fenced = Promise.reject(error);
     }
+    // Who does not wait for it need not hear: nothing was written.
+    fenced.catch(() => {});
+    return fenced;
   }
 
   release() {

@@ -2,7 +2,10 @@
 //!
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
-use core::cell::{Cell, OnceCell, RefCell};
+use core::{
+    cell::{Cell, OnceCell, RefCell},
+    future::{Ready, ready},
+};
 use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Function;
@@ -19,7 +22,7 @@ use super::{
 };
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Records, Row, StoreError, StoreId, Ticket};
-use crate::oneshot::{self, Sender};
+use crate::oneshot;
 
 type Verdict = Result<(), FenceError>;
 type Listener = Closure<dyn Fn(Event)>;
@@ -35,14 +38,12 @@ impl FencedTransaction for &IdbTransaction {
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
         let (sender, answer) = oneshot::channel();
-        match Fenced::start(self, fence, sender) {
-            Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|| Err(ended())) }),
-            Err(sentence) => answered(Err(misuse(self, sentence))),
-        }
+        drop(Judged { transaction: self, tell: Box::new(|verdict| sender.send(verdict)) }.check(fence));
+        Box::pin(async { answer.await.unwrap_or_else(|| Err(ended())) })
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {
-        answered(Err(if self.abort().is_ok() { why } else { over() }))
+        Box::pin(ready(Err(refused(self, why))))
     }
 }
 
@@ -60,8 +61,35 @@ impl FencedTransaction for &mut IdbTransaction {
     }
 }
 
-fn answered(verdict: Verdict) -> MaybeSendFuture<'static, Verdict> {
-    Box::pin(core::future::ready(verdict))
+/// A transaction, and who is told the verdict, in the event that decides it. The future that it returns says nothing.
+pub(crate) struct Judged<'a> {
+    pub(crate) transaction: &'a IdbTransaction,
+    pub(crate) tell: Tell,
+}
+
+/// Is called once.
+pub(crate) type Tell = Box<dyn FnOnce(Verdict)>;
+
+impl FencedTransaction for Judged<'_> {
+    type Passed = ();
+    type Answer = Ready<Verdict>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        match Fenced::start(self.transaction, fence) {
+            Ok(fenced) => fenced.asked.set(Some(self.tell)),
+            Err(sentence) => (self.tell)(Err(misuse(self.transaction, sentence))),
+        }
+        ready(Ok(()))
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        (self.tell)(Err(refused(self.transaction, why)));
+        ready(Ok(()))
+    }
+}
+
+fn refused(transaction: &IdbTransaction, why: FenceError) -> FenceError {
+    if transaction.abort().is_ok() { why } else { over() }
 }
 
 fn ended() -> FenceError {
@@ -97,7 +125,7 @@ struct Fenced {
     /// is read for that only.
     session: OnceCell<IdbRequest>,
     /// Until the verdict.
-    asked: Cell<Option<Sender<Verdict>>>,
+    asked: Cell<Option<Tell>>,
     commit: RefCell<Option<HeldCommit>>,
     /// A read or a write of the fence failed. Firefox may commit all the same.
     has_failed: Cell<bool>,
@@ -115,11 +143,7 @@ struct Reads {
 }
 
 impl Fenced {
-    fn start(
-        transaction: &IdbTransaction,
-        fence: Shared<dyn Fence>,
-        sender: Sender<Verdict>,
-    ) -> Result<(), &'static str> {
+    fn start(transaction: &IdbTransaction, fence: Shared<dyn Fence>) -> Result<Rc<Self>, &'static str> {
         let database = transaction.db();
         let leases = leases_in(transaction, &database, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
@@ -128,12 +152,12 @@ impl Fenced {
         let reads = Reads::ask(store_of(&database), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
-        let (asked, has_failed, listener) = (Cell::new(Some(sender)), Cell::new(false), RefCell::default());
+        let (asked, has_failed, listener) = (Cell::default(), Cell::new(false), RefCell::default());
         let fenced = Rc::new(Self { transaction, fence, leases, reads, session, asked, commit, has_failed, listener });
         fenced.listen();
         let open: Shared<dyn OpenTransaction> = fenced.clone();
         fenced.fence.open(open);
-        Ok(())
+        Ok(fenced)
     }
 
     /// One listener for all that may happen: the end of the last read, and the end of the transaction.
@@ -237,20 +261,15 @@ impl Fenced {
             self.fence.committed();
         }
         self.fence.over();
-        if let Some(listener) = self.listener.take() {
-            let function = listener.as_ref().unchecked_ref();
-            for end in ["complete", "abort"] {
-                let _ = self.transaction.remove_event_listener_with_callback(end, function);
-            }
-        }
+        // The transaction still has it, and fires nothing more.
+        self.listener.take();
     }
 
     /// Gives the verdict, once, and lets a commit go on that was held up for it.
     fn settle(&self, verdict: Verdict) {
-        let Some(asked) = self.asked.take() else { return };
+        let Some(tell) = self.asked.take() else { return };
         let passed = verdict.is_ok();
-        // Nobody may be waiting for it.
-        asked.send(verdict);
+        tell(verdict);
         if let Some(commit) = self.commit.take() {
             commit.release(passed);
         }

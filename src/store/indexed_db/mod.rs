@@ -28,6 +28,9 @@ use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot::{self, Receiver, Sender};
 
+#[cfg(feature = "js")]
+pub(crate) use fence::Judged;
+
 use connection::Connection;
 use ending::{Watchers, keep};
 
