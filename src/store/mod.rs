@@ -61,7 +61,7 @@ pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 #[cfg(all(feature = "js", target_family = "wasm", target_os = "unknown"))]
-pub(crate) use indexed_db::Judged;
+pub(crate) use indexed_db::fence::Judged;
 pub use memory::{MemoryStore, NoStore};
 #[cfg(all(
     any(feature = "store-postgres", feature = "store-postgres-sqlx"),

@@ -132,7 +132,7 @@ impl Machine {
     /// the session.
     pub(super) fn ending(&mut self, abandons: bool, now: Monotonic) {
         let is_seen = self.presence.beacon_stands() && self.session.has_shown_beacon();
-        let farewell = match is_seen && !self.used_keys().is_empty() {
+        let farewell = match is_seen && !self.used(None).is_empty() {
             true => Farewell::Beacon,
             false => Farewell::by_store(abandons),
         };
@@ -301,15 +301,6 @@ impl Machine {
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
         let keys = self.cohorts.slots().into_iter().map(|slot| slot.key);
         keys.filter(|key| key.as_str().starts_with(prefix)).collect()
-    }
-
-    /// The keys of the guards that live.
-    pub(crate) fn used_keys(&self) -> Vec<Key> {
-        let mut keys = Vec::new();
-        for slot in self.used(None) {
-            keys.push(slot.key);
-        }
-        keys
     }
 
     /// Whether a guard of this context holds the key.

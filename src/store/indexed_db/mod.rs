@@ -6,7 +6,7 @@ mod commit;
 mod connection;
 mod ending;
 mod failure;
-mod fence;
+pub(super) mod fence;
 mod listing;
 mod pending;
 mod rows;
@@ -27,9 +27,6 @@ use super::{Reach, Store, StoreWatcher};
 use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot::{self, Receiver, Sender};
-
-#[cfg(feature = "js")]
-pub(crate) use fence::Judged;
 
 use connection::Connection;
 use ending::{Watchers, keep};
