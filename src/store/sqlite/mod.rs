@@ -50,7 +50,7 @@ use worker::{Job, Worker};
 /// than open the file again.
 ///
 /// The feature `store-sqlite` bundles SQLite. With `store-sqlite-unbundled`, your application or its system provides it. Both work with
-/// any version of rusqlite from 0.30 to 0.43.
+/// any version of rusqlite from 0.30 to 0.43. Unbundled, rusqlite 0.43 does not link with the SQLite 3.40 of Debian 12: choose an older one.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
