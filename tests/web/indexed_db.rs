@@ -230,11 +230,16 @@ async fn without_indexed_db_it_says_what_to_do() {
 
 #[test]
 async fn where_indexed_db_is_forbidden_it_says_so() {
-    let forbid = "function () { throw new DOMException('denied', 'SecurityError') }";
-    let _forbidden = Replaced::method("IDBFactory", "open", forbid);
-    let error = IndexedDbStore::new("forbidden").transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
-    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
-    assert!(error.message.contains("denied") && error.message.contains("memory"), "{error}");
+    // By the specification; Chromium, where the user blocks cookies.
+    let refusals =
+        [("SecurityError", "denied"), ("UnknownError", "The user denied permission to access the database.")];
+    for (name, words) in refusals {
+        let forbid = format!("function () {{ throw new DOMException('{words}', '{name}') }}");
+        let _forbidden = Replaced::method("IDBFactory", "open", &forbid);
+        let error = IndexedDbStore::new("forbidden").transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
+        assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+        assert!(error.message.contains(words) && error.message.contains("memory"), "{error}");
+    }
 }
 
 #[test]

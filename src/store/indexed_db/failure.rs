@@ -20,7 +20,10 @@ pub(super) fn unsupported(reason: &str) -> StoreError {
 pub(super) fn of_open(database: &str, error: &JsValue) -> StoreError {
     let (name, text) = read(error);
     match name.as_str() {
-        "SecurityError" => unsupported(&["IndexedDB is forbidden here: ", &text].concat()),
+        // Where the user blocks cookies, Chromium says `UnknownError: The user denied permission to access the database.`
+        _ if name == "SecurityError" || text.ends_with("access the database.") => {
+            unsupported(&["IndexedDB is forbidden here: ", &text].concat())
+        }
         "VersionError" => StoreError::permanent(
             StoreErrorKind::Unavailable,
             ["a newer version of this program made the database ", database, "; reload the page"].concat(),

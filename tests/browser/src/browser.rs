@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::{
     Engine, Tab,
     driver::Driver,
-    engine::Timers,
+    engine::Setting,
     process::{self, Times},
 };
 
@@ -62,7 +62,7 @@ impl Browser {
     /// # Errors
     /// When it or its driver does not start.
     pub async fn start(engine: Engine) -> anyhow::Result<Self> {
-        Self::launch(engine, Timers::OnTime).await
+        Self::launch(engine, Setting::Usual).await
     }
 
     /// The same, with the timers of hidden pages as slow as a person's browser has them. WebDriver switches that off
@@ -71,23 +71,31 @@ impl Browser {
     /// # Errors
     /// When it or its driver does not start.
     pub async fn start_with_slow_timers(engine: Engine) -> anyhow::Result<Self> {
-        Self::launch(engine, Timers::SlowWhenHidden).await
+        Self::launch(engine, Setting::SlowTimers).await
     }
 
-    async fn launch(engine: Engine, timers: Timers) -> anyhow::Result<Self> {
+    /// The same, but its user blocks all cookies, so no page may use IndexedDB.
+    ///
+    /// # Errors
+    /// When it or its driver does not start.
+    pub async fn start_without_storage(engine: Engine) -> anyhow::Result<Self> {
+        Self::launch(engine, Setting::NoStorage).await
+    }
+
+    async fn launch(engine: Engine, setting: Setting) -> anyhow::Result<Self> {
         for _ in 1..STARTS {
-            match Self::launch_once(engine, timers).await {
+            match Self::launch_once(engine, setting).await {
                 Ok(browser) => return Ok(browser),
                 Err(error) => eprintln!("{} is started once more: {error:#}", engine.name()),
             }
         }
-        Self::launch_once(engine, timers).await
+        Self::launch_once(engine, setting).await
     }
 
-    async fn launch_once(engine: Engine, timers: Timers) -> anyhow::Result<Self> {
+    async fn launch_once(engine: Engine, setting: Setting) -> anyhow::Result<Self> {
         let profiles = tempfile::Builder::new().prefix("leasehold-").tempdir()?;
         let driver = Driver::start(engine, profiles.path())?;
-        let Value::Object(capabilities) = engine.capabilities(profiles.path(), timers) else {
+        let Value::Object(capabilities) = engine.capabilities(profiles.path(), setting) else {
             unreachable!("an object literal")
         };
         let connecting =

@@ -95,15 +95,19 @@ impl Engine {
     }
 
     /// The capabilities of a session whose profile lies in `profiles`.
-    pub(crate) fn capabilities(self, profiles: &Path, timers: Timers) -> Value {
+    pub(crate) fn capabilities(self, profiles: &Path, setting: Setting) -> Value {
         match self {
             Self::Chromium => {
-                let unwanted = if timers == Timers::SlowWhenHidden { &FLAGS_FOR_FAST_TIMERS[..] } else { &[] };
-                json!({ "goog:chromeOptions": { "args": chromium_flags(profiles), "excludeSwitches": unwanted } })
+                let unwanted = if setting == Setting::SlowTimers { &FLAGS_FOR_FAST_TIMERS[..] } else { &[] };
+                let mut options = json!({ "args": chromium_flags(profiles), "excludeSwitches": unwanted });
+                if setting == Setting::NoStorage {
+                    options["prefs"] = json!({ "profile.default_content_setting_values.cookies": 2 });
+                }
+                json!({ "goog:chromeOptions": options })
             }
             Self::Firefox => json!({ "moz:firefoxOptions": {
                 "args": ["-headless"],
-                "prefs": firefox_preferences(),
+                "prefs": firefox_preferences(setting),
                 // Else the whole browser ends with a page whose process was killed.
                 "env": { "MOZ_CRASHREPORTER_SHUTDOWN": "" },
             } }),
@@ -114,11 +118,15 @@ impl Engine {
     }
 }
 
-/// How the timers of hidden pages ring.
+/// How a browser is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timers {
-    OnTime,
-    SlowWhenHidden,
+pub(crate) enum Setting {
+    /// The timers of hidden pages are on time.
+    Usual,
+    /// They are slow.
+    SlowTimers,
+    /// The user blocks all cookies, so no page may use IndexedDB.
+    NoStorage,
 }
 
 /// What chromedriver adds unasked.
@@ -144,8 +152,8 @@ fn chromium_flags(profiles: &Path) -> Vec<String> {
     flags
 }
 
-fn firefox_preferences() -> Value {
-    json!({
+fn firefox_preferences(setting: Setting) -> Value {
+    let mut preferences = json!({
         "app.update.disabledForTesting": true,
         "datareporting.policy.dataSubmissionEnabled": false,
         "network.captive-portal-service.enabled": false,
@@ -154,7 +162,11 @@ fn firefox_preferences() -> Value {
         // Else it would try https first for a name that is not loopback's.
         "dom.security.https_first": false,
         "dom.disable_open_during_load": false,
-    })
+    });
+    if setting == Setting::NoStorage {
+        preferences["network.cookie.cookieBehavior"] = 2.into();
+    }
+    preferences
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {

@@ -1,10 +1,10 @@
 //! What a page may get wrong. Each is a rejection, never a throw, with a code and with the value in its words.
 
 use anyhow::{Context as _, ensure};
-use leasehold_browser_tests::Tab;
+use leasehold_browser_tests::{Browser, Shape, Tab};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{SOON, World};
 
 /// Expects `expression` to reject with a `LeaseError` of this code and DOM name, whose message has all of these words.
 async fn refused(tab: &Tab, expression: &str, code: &str, name: &str, words: &[&str]) -> anyhow::Result<()> {
@@ -72,4 +72,15 @@ pub async fn without_indexed_db_open_is_refused(world: &World) -> anyhow::Result
     tab.run("Object.defineProperty(window, 'indexedDB', { value: undefined, configurable: true })", Value::Null)
         .await?;
     refused(&tab, "LeaseManager.open('tests')", "Unsupported", "NotSupportedError", &["IndexedDB"]).await
+}
+
+/// The user blocks all cookies. The browser says so only when the database is opened, and Chromium by an `UnknownError`.
+pub async fn where_the_user_blocks_cookies_open_is_refused(world: &World) -> anyhow::Result<()> {
+    let browser = Browser::start_without_storage(world.engine).await?;
+    let tab = browser.open(&world.server.url("/tests/tab.html"), Shape::Tab).await?;
+    tab.until("return window.ready", Value::Null, SOON).await?;
+    for ask in ["LeaseManager.open('tests')", "LeaseManager.delete('tests')"] {
+        refused(&tab, ask, "Unsupported", "NotSupportedError", &["forbidden here", "memory", "will not help"]).await?;
+    }
+    Ok(())
 }

@@ -144,6 +144,7 @@ in_the_browsers! {
         locks_left::locks_of_a_page_that_is_left_without_beacon_are_free_too,
         killed::a_closed_holder_without_beacon_is_replaced,
         killed::a_killed_holder_is_replaced,
+        bad_input::where_the_user_blocks_cookies_open_is_refused,
     }
     chromium {
         killed::a_killed_holder_without_beacon_is_replaced,
