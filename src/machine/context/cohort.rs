@@ -21,6 +21,8 @@ pub(super) struct Cohort {
     pub(super) turns: Turns,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
+    /// Who stood before the request under way when it was last answered, or kept the next turn from sharing the lease.
+    pub(super) ahead: Ahead,
     /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
     pub(super) info: String,
     /// Another context said that it waits, when this transaction was the last that had been sent.
@@ -53,8 +55,6 @@ pub(super) struct Seeking {
     pub(super) queued: bool,
     /// The token in the latest answer "waiting": a signalled grant must have a larger one.
     pub(super) last_token: Token,
-    /// Who stood right before it then.
-    pub(super) ahead: Ahead,
     /// An earlier attempt gave no answer.
     pub(super) retried: bool,
     /// When the store last answered, or the request began.
@@ -106,8 +106,6 @@ pub(super) struct Held {
     pub(super) upgrade: Option<Box<Upgrade>>,
     /// Whether another context waits.
     pub(super) contended: bool,
-    /// Who queued when the store was last asked who keeps the next turn from sharing the lease.
-    pub(super) ahead: Ahead,
     /// It came out of a queue: others are about, and it is given back at once when it is not used.
     pub(super) queued_for: bool,
     pub(super) tenure_since: Monotonic,
@@ -156,7 +154,6 @@ impl Seeking {
             thefts: 0,
             queued: false,
             last_token: Token::default(),
-            ahead: Ahead::default(),
             retried: false,
             heard_at: now,
             look_at: None,
@@ -244,27 +241,6 @@ impl Cohort {
         shares && held.contended && self.turns.first().is_some_and(|turn| held.admits(turn))
     }
 
-    /// Who stands before the request under way, or keeps the next turn from sharing the lease.
-    pub(super) fn ahead(&self) -> Option<&Ahead> {
-        match (self.seeking(), &self.stage) {
-            (Some(seeking), _) => Some(&seeking.ahead),
-            (None, Stage::Held(held)) => Some(&held.ahead),
-            (None, _) => None,
-        }
-    }
-
-    /// The same, to be replaced.
-    pub(super) fn ahead_mut(&mut self) -> Option<&mut Ahead> {
-        match &mut self.stage {
-            Stage::Seeking(seeking) => Some(&mut seeking.ahead),
-            Stage::Held(held) => match held.upgrade.as_mut().and_then(|upgrade| upgrade.seeking.as_mut()) {
-                Some(seeking) => Some(&mut seeking.ahead),
-                None => Some(&mut held.ahead),
-            },
-            Stage::Idle => None,
-        }
-    }
-
     /// When something is to be done for the turns, the users, or the lease that nobody uses.
     pub(super) fn next_event(&self) -> Option<Monotonic> {
         let seeking = self.seeking();
@@ -290,7 +266,6 @@ impl Held {
             users: Vec::new(),
             upgrade: None,
             contended: granted.contended,
-            ahead: Ahead::default(),
             queued_for: false,
             tenure_since: now,
             handoffs: 0,

@@ -117,7 +117,7 @@ impl Cohorts {
 
     /// Who stands before each request.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &Ahead> {
-        self.by_slot.values().filter_map(|cohort| cohort.ahead())
+        self.by_slot.values().map(|cohort| &cohort.ahead)
     }
 
     /// The cohorts that wait in a queue.

@@ -52,12 +52,11 @@ impl Observations {
     pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, endings: &Endings<'_>) -> Option<Monotonic> {
         // A request that only tries has no place, and goes without waiting.
         let waits = cohort.seeking().map_or_else(|| cohort.waits(), |seeking| seeking.queued);
-        let ahead = cohort.ahead().filter(|ahead| waits && !ahead.holders.is_empty())?;
-        if endings.include(slot) {
+        if !waits || cohort.ahead.is_empty() || endings.include(slot) {
             return None;
         }
         let mut next = None;
-        for holder in &ahead.holders {
+        for holder in &cohort.ahead.holders {
             next = earliest(&[next, self.seen.get(holder).map(Observation::silent_at)]);
         }
         next
@@ -158,8 +157,8 @@ impl Machine {
         for seen in ahead.iter().filter(|seen| seen.holder != me) {
             self.observed.update(seen, &slot.key, now);
         }
-        if let Some(known) = self.cohorts.change(slot).and_then(Cohort::ahead_mut) {
-            *known = Ahead::of(ahead);
+        if let Some(cohort) = self.cohorts.change(slot) {
+            cohort.ahead = Ahead::of(ahead);
         }
         self.observed.forget_beyond(REMEMBERED.max(ahead.len()), &self.cohorts);
         self.watches.neighbours_changed(slot);
@@ -220,7 +219,7 @@ impl Machine {
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     fn silent_ahead(&self, slot: &Slot, now: Monotonic) -> Vec<(SessionId, u64)> {
-        let ahead = self.cohorts.get(slot).and_then(Cohort::ahead).map_or(&[][..], |ahead| &ahead.holders);
+        let ahead = self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.holders);
         self.observed.silent_at(&slot.key, ahead, now)
     }
 
@@ -238,6 +237,6 @@ impl Machine {
 
     /// The sessions that stand right before the request at a slot.
     pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
-        self.cohorts.get(slot).and_then(Cohort::ahead).map_or(&[][..], |ahead| &ahead.nearest)
+        self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.nearest)
     }
 }

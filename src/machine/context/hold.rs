@@ -7,6 +7,7 @@ use super::{
     Machine, Monotonic,
     cohort::{Cohort, Held, Stage, Upgrade, User},
     config::{Config, belief_ms},
+    detector::Ahead,
     id::{RequestId, SessionId},
     input::{Parcel, Slot, TurnId},
     key::Key,
@@ -30,6 +31,7 @@ impl Machine {
         held.queued_for = cohort.waits();
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         cohort.stage = Stage::Held(held);
+        cohort.ahead = Ahead::default();
         // Taken over again, it is on its way no more.
         self.moved_away(&slot.key, granted.block.first);
         self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());

@@ -65,10 +65,12 @@ impl Machine {
 
     /// Others of this context stand before it.
     fn still_waits(&mut self, slot: &Slot, last_token: Token, now: Monotonic) {
-        let Some(seeking) = self.cohorts.change_untracked(slot).and_then(Cohort::seeking_mut) else { return };
+        let Some(cohort) = self.cohorts.change_untracked(slot) else { return };
+        let was_foremost = !cohort.ahead.is_empty();
+        let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.heard_at = now;
         seeking.last_token = last_token;
-        if !seeking.ahead.is_empty() {
+        if was_foremost {
             self.observe(slot, &[], now);
         }
     }
