@@ -196,7 +196,7 @@ impl TokioExecutor {
         }
         let current = || Handle::try_current().ok().filter(|current| self.home.has_timers_in(current));
         while let Some(runtime) = current() {
-            if sleep_while_in(&runtime, left()).await {
+            if sleep_while_in(&runtime, &left).await {
                 return;
             }
         }
@@ -287,12 +287,12 @@ async fn sleep_without_runtime(duration: Duration) {
 
 /// Sleeps while it is polled inside this runtime, which lives as long as it polls. Returns false as soon as it is polled elsewhere, because
 /// tokio's timers panic once their runtime has ended.
-async fn sleep_while_in(runtime: &Handle, duration: Duration) -> bool {
+async fn sleep_while_in(runtime: &Handle, left: &impl Fn() -> Duration) -> bool {
     let is_there = || Handle::try_current().is_ok_and(|current| current.id() == runtime.id());
     if !is_there() {
         return false;
     }
-    let mut sleep = pin!(tokio::time::sleep(duration));
+    let mut sleep = pin!(tokio::time::sleep(left()));
     let sleep_on = |context: &mut Context<'_>| match is_there() {
         true => sleep.as_mut().poll(context).map(|()| true),
         false => Poll::Ready(false),
@@ -385,11 +385,12 @@ impl Executor for TokioExecutor {
         let here = self.here_with_timers();
         let elsewhere = if here.is_none() { self.remembered() } else { None };
         let (executor, called) = (self.clone(), Instant::now());
+        // The time counts from the call: a task may be polled much later.
+        let left = move || duration.saturating_sub(called.elapsed());
+        // Each context that waits has an alarm, which keeps this future: so it stores nothing twice.
         Box::pin(async move {
-            // The time counts from the call: a task may be polled much later.
-            let left = move || duration.saturating_sub(called.elapsed());
-            if let Some(runtime) = here
-                && sleep_while_in(&runtime, left()).await
+            if let Some(runtime) = &here
+                && sleep_while_in(runtime, &left).await
             {
                 return;
             }

@@ -7,7 +7,11 @@ use std::{
 };
 
 use futures::future::poll_immediate;
-use leasehold::{AcquireError, LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
+use leasehold::{
+    AcquireError, LeaseManager, Mode,
+    executor::{Executor, TokioExecutor},
+    store::MemoryStore,
+};
 use tokio::task::{spawn, yield_now};
 
 fn leases() -> LeaseManager {
@@ -108,4 +112,14 @@ async fn what_a_guard_does() {
         Ok::<_, AcquireError>(listed)
     };
     assert_eq!(spawn(work).await.unwrap(), Ok(1));
+}
+
+/// Each context that waits or holds a lease has an alarm that sleeps.
+#[tokio::test]
+async fn a_sleep_is_small() {
+    let executor = TokioExecutor::new();
+    executor.check().unwrap();
+    let sleep = executor.sleep(Duration::from_secs(1));
+    let most = size_of::<tokio::time::Sleep>() + 176;
+    assert!(size_of_val(&*sleep) <= most, "{} of {most} bytes", size_of_val(&*sleep));
 }
