@@ -84,8 +84,8 @@ const PREFIX: &str = "leasehold";
 /// * It needs a tokio runtime. Each store has one connection for commands, and each context that holds or waits has another one for
 ///   messages.
 /// * While a context subscribes, at first or after a lost connection, it hears nothing. A message that is meant for it is sent again for
-///   about a second. Once it has subscribed again after a lost connection, it reads the store. What it misses at first, it reads at its next
-///   heartbeat.
+///   about a second. Once it has subscribed again after a lost connection, it reads the store. What it misses at first, it reads at its
+///   next heartbeat.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::RedisStore};
