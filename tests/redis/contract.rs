@@ -23,7 +23,7 @@ use tracing::{
 };
 
 use crate::{
-    BUSY,
+    BUSY, context,
     inputs::{ask, look, now},
     open,
     server::Server,
@@ -256,6 +256,26 @@ async fn who_may_not_read_the_settings_is_told_that_they_are_unchecked() {
     let (durability, said) = open_as("blind", &[]).await;
     assert_eq!((durability, said.len()), (Durability::Ephemeral, 1), "{said:?}");
     assert!(said[0].contains("maxmemory-policy") && said[0].contains("grant its user CONFIG|GET"), "{said:?}");
+}
+
+/// A user that Redis 7 made hears nothing unless it is granted channels.
+#[tokio::test]
+async fn who_may_not_subscribe_is_told_that_nothing_is_heard() {
+    let Some(server) = Server::start(&[]) else { return };
+    let told = Told::default();
+    let _listens = set_default(told.clone());
+    let _second = Dispatch::new(told.clone());
+    let _: String = server.ask(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"]);
+    let url = format!("redis://deaf:secret@127.0.0.1:{}/", server.port());
+    let (_, leases) = context(&Client::open(url).unwrap(), "deaf").await;
+    let leases = leases.build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    while told.0.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let said = mem::take(&mut *told.0.lock().unwrap());
+    assert!(said.len() == 1 && said[0].contains("as in &{leasehold}:*"), "{said:?}");
+    assert!(guard.is_valid());
 }
 
 /// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many. One of them

@@ -170,14 +170,17 @@ pub(super) struct Place {
     /// The script that compares and writes.
     pub(super) plain: Script,
     pub(super) has_swept: AtomicBool,
+    /// Whether it was said that nothing is heard.
+    pub(super) has_warned: AtomicBool,
 }
 
 impl Place {
     pub(super) fn new(link: Link, runtime: Handle, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
         let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
-        let (pace, plain, has_swept) = (Pace::default(), Script::plain(), AtomicBool::new(false));
-        Self { link, runtime, memory, pace, listeners, prefix, rows, sessions, plain, has_swept }
+        let (pace, plain) = (Pace::default(), Script::plain());
+        let (has_swept, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { link, runtime, memory, pace, listeners, prefix, rows, sessions, plain, has_swept, has_warned }
     }
 
     /// The Redis keys that the script works on.

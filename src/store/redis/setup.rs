@@ -13,6 +13,10 @@ use crate::store::Durability;
 /// Said where the server withholds its settings.
 const UNCHECKED: &str = "Redis does not tell its maxmemory-policy, so nobody has checked whether it would evict leases, and the store counts \
     as Ephemeral; grant its user CONFIG|GET";
+/// Said once where the user may not subscribe. Since version 7, Redis gives a new user no channels. Whoever waits is granted its lease all
+/// the same, only later.
+const DEAF: &str = "Redis does not let its user subscribe, so no messages are heard, and a lease is granted up to a heartbeat late; grant \
+    the user +subscribe, and the channels that begin with the prefix in braces, as in &{leasehold}:*";
 
 /// What a server told of itself.
 pub(super) struct Found {
@@ -108,4 +112,8 @@ pub(super) fn fresh_id() -> StoreId {
         Ok(()) => StoreId(u128::from_ne_bytes(bits)),
         Err(error) => panic!("the system gives no random bits, so stores cannot be told apart: {error}"),
     }
+}
+
+pub(super) fn warn_of_deafness(link: &Link) {
+    warn!(target: "leasehold", address = %link.address(), "{DEAF}");
 }

@@ -15,7 +15,7 @@ use futures::{
     channel::mpsc::{Sender, channel},
     future::select,
 };
-use redis::{Value, aio::PubSub, cmd};
+use redis::{RedisError, Value, aio::PubSub, cmd};
 use tokio::{runtime::Handle, time};
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     compare::{Enclosed, LONGEST_ENCLOSED, Text},
     failure::Stage,
     outbox::{Letter, send_all},
+    setup,
 };
 use crate::executor::{WeakShared, timers_run_here};
 use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
@@ -198,10 +199,17 @@ impl Ear {
         let subscribe = async {
             let (mut connection, address) = self.place.link.listen(again).await?;
             let channels = [channel_of(&self.place, None), channel_of(&self.place, Some(self.session))];
-            connection.subscribe(&channels).await.ok()?;
+            let subscribed = connection.subscribe(&channels).await;
+            subscribed.map_err(|refusal| self.warn_of(&refusal)).ok()?;
             Some((connection, address))
         };
         time::timeout(PATIENCE, subscribe).await.ok().flatten()
+    }
+
+    fn warn_of(&self, refusal: &RedisError) {
+        if refusal.code() == Some("NOPERM") && !self.place.has_warned.swap(true, Ordering::Relaxed) {
+            setup::warn_of_deafness(&self.place.link);
+        }
     }
 
     async fn hear_by(&self, connection: PubSub, address: &str) {
