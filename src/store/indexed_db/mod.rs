@@ -175,6 +175,12 @@ impl IndexedDbStore {
     }
 }
 
+std::thread_local! {
+    /// The connection of the store that was closed last. It stays open, because only an open connection hears when the browser clears the
+    /// site's data: from then on this context must do without Web Locks, also in the next store.
+    static CLOSED: Cell<Option<Rc<Connection>>> = const { Cell::new(None) };
+}
+
 /// What a running transaction will answer.
 type Answer = Receiver<Result<Reply, StoreError>>;
 
@@ -231,10 +237,16 @@ impl Store for IndexedDbStore {
         keep(&mut self.watchers.borrow_mut(), watcher);
     }
 
-    /// Closes the connection once the transactions that run are over.
+    /// Closes the connection once the transactions that run are over: an own one when the next store closes, or when somebody deletes the
+    /// database.
     async fn close(&self) {
         self.closed.set(true);
-        self.connection.take();
+        if let Some(connection) = self.connection.take()
+            && connection.is_usable()
+            && !self.attached
+        {
+            CLOSED.set(Some(connection));
+        }
     }
 
     fn reach(&self) -> Reach {
