@@ -292,12 +292,12 @@ impl Machine {
         self.store_queue.retries() || self.cohorts.any_lingers()
     }
 
-    /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
     /// Whether the requests at a slot have a position in the store's queue.
     pub(crate) fn is_queued(&self, slot: &Slot) -> bool {
         self.cohorts.get(slot).is_some_and(Cohort::waits)
     }
 
+    /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
         let keys = self.cohorts.slots().into_iter().map(|slot| slot.key);
         keys.filter(|key| key.as_str().starts_with(prefix)).collect()
