@@ -15,6 +15,9 @@ fn without_io() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
+/// A port at which no server listens.
+const NOBODY: u16 = 1;
+
 /// If it tried to connect, tokio would panic.
 #[test]
 fn a_context_without_io_is_told_so_when_it_has_to_connect_again() {
@@ -27,10 +30,12 @@ fn a_context_without_io_is_told_so_when_it_has_to_connect_again() {
     };
     let turn_in = |runtime: &Runtime| runtime.block_on(async { timeout(BUSY, turn()).await });
     turn_in(&bare).expect("the connection stands").unwrap();
-    proxy.cut();
+    // Otherwise the runtime that hears messages would connect again first.
+    proxy.lead_to(NOBODY);
     let refused = turn_in(&bare).expect("it is told at once");
     let Err(AcquireError::Unsupported(error)) = refused else { panic!("{refused:?}") };
     assert!(error.message.contains("no I/O") && error.message.contains("enable_all()"), "{error}");
+    proxy.lead_to(server.port());
     turn_in(&made_in).expect("another runtime connects").unwrap();
     made_in.block_on(leases.close());
 }
