@@ -1,4 +1,4 @@
-//! What a user may have to deal with.
+//! The errors that a caller may have to deal with.
 
 use alloc::{format, string::String};
 use core::{fmt, time::Duration};
@@ -8,19 +8,18 @@ use crate::machine::{
     InvalidKey, InvalidOptions, LostReason, Quoted, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
 };
 
-/// Why a lease was not granted, extended or changed. That a key is taken is no error: see
-/// [`try_acquire`](crate::LeaseRequest::try_acquire).
+/// Why a lease was not granted, extended or changed. A taken key is no error for [`try_acquire`](crate::LeaseRequest::try_acquire).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time-out passed before the lease was granted. Asking again waits again. If the store's last answer was a failure and nobody was
-    /// seen to hold the key, the error is [`Store`](Self::Store) instead.
+    /// The time-out passed before the lease was granted. A new request waits again. If the store's last answer was a failure and it named
+    /// no holder of the key, the error is [`Store`](Self::Store) instead.
     Timeout {
         /// The key; of several that were tried at once, all of them.
         key: String,
         /// The time since the request.
         waited: Duration,
-        /// Whether a guard of this same manager holds the key. A task that asks again for a key that it holds waits for itself.
+        /// Whether a guard of this same manager holds the key. A task that requests a key that it already holds waits for itself.
         held_here: bool,
         /// Whether the store answered that others hold the key, or came first. If this and `held_here` are false, the store did
         /// not answer, or the manager was [suspended](crate::LeaseManager::suspend).
@@ -39,30 +38,30 @@ pub enum AcquireError {
     InvalidKey(InvalidKey),
     /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
-    /// Another upgrade at this key is already under way. If another holder that shares the key upgrades, it waits for this guard to go:
-    /// release the guard, and acquire the key again. If an earlier call of `upgrade` on this guard or on a clone is under way, await that
-    /// call.
+    /// Another upgrade of this key is already under way. If another holder that shares the key upgrades, it waits until this guard is
+    /// released: release it, and acquire the key again. If an earlier call of `upgrade` on this guard or on a clone is under way, await
+    /// that call.
     UpgradeConflict {
         /// The key.
         key: String,
     },
-    /// The lease is lost. Acquire another one, which has a larger token; from another manager if this one was closed.
+    /// The lease is lost. Acquire a new one, which has a larger token; if this manager was closed, from another manager.
     Lost {
         /// The key.
         key: String,
         /// How it was lost.
         reason: LostReason,
     },
-    /// This guard was released before, so that nothing more can be done with it.
+    /// This guard was already released, so it cannot be used any more.
     Released {
         /// The key.
         key: String,
     },
     /// The parts hold no lease: their guard had clones, shared its lease with other requests, or was released or lost.
     EmptyParts,
-    /// The store does not have the lease of these parts: it ran out, was taken over or resumed before, or is in another store.
+    /// The store does not have the lease of these parts: it expired, was taken over or resumed before, or is in another store.
     NotResumable,
-    /// A newer version of this library wrote the record; it was left as it is.
+    /// A newer version of this library wrote the record, which is left unchanged.
     FormatTooNew {
         /// The format that was found.
         found: u64,
@@ -73,7 +72,7 @@ pub enum AcquireError {
     Unsupported(StoreError),
     /// The store is full.
     Quota(StoreError),
-    /// The store failed; the error says whether it was applied and whether trying again may help.
+    /// The store failed; the error says whether the operation was applied and whether trying again may help.
     Store(StoreError),
 }
 

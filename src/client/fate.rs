@@ -1,4 +1,4 @@
-//! What became of a guard: outlives it, for whoever still waits to hear.
+//! What became of a guard. It outlives the guard, for tasks that still wait for the outcome.
 
 use alloc::vec::Vec;
 use core::{
@@ -15,17 +15,17 @@ use crate::machine::{
     LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token, TurnId,
 };
 
-/// How a lease stands: see [`LeaseGuard::watch`](crate::LeaseGuard::watch).
+/// The state of a lease: see [`LeaseGuard::watch`](crate::LeaseGuard::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseState {
-    /// It is held.
+    /// The lease is held.
     Held,
-    /// It may have run out: it is not valid until the store has confirmed it.
+    /// The lease may have expired: it is not valid until the store has confirmed it.
     Suspect,
-    /// It is lost, once and for good.
+    /// The lease is lost for good.
     Lost(LostReason),
-    /// It was given back.
+    /// The guard was released.
     Released,
 }
 
@@ -34,14 +34,14 @@ pub enum LeaseState {
 pub(crate) struct Fate {
     pub(crate) turn: TurnId,
     pub(crate) slot: Slot,
-    /// Which session holds it: its context may have another by the time that the end is told.
+    /// The session that holds the lease: its context may have another one when the end is reported.
     pub(crate) holder: SessionId,
     pub(crate) since: Monotonic,
-    /// Where the lease was asked for.
+    /// Where the lease was requested.
     pub(crate) origin: Origin,
     /// How many guards of this lease, clones included, have not been given back.
     pub(crate) guards: AtomicUsize,
-    /// Whether the work under it ends with it, by `elect` or `OnLoss::Abort`.
+    /// Whether the end of the lease also ends the work under it, by `elect` or `OnLoss::Abort`.
     pub(crate) ends_work: AtomicBool,
     state: Mutex<FateState>,
 }
@@ -126,7 +126,7 @@ impl Fate {
 }
 
 impl FateState {
-    /// How the lease stands; a loss is never forgotten.
+    /// The state of the lease; a loss is never forgotten.
     pub(crate) fn summary(&self) -> LeaseState {
         match self.lost {
             Some(reason) => LeaseState::Lost(reason),
@@ -196,10 +196,9 @@ impl<L> Drop for Until<L> {
     }
 }
 
-/// Tells how a lease stands, and when that changes: made by [`LeaseGuard::watch`](crate::LeaseGuard::watch).
-///
-/// It shows the present state, not every step on the way: a change that comes and goes between two calls is not seen. A
-/// loss stays. The watch may outlive the guard.
+/// Reports the state of a lease and its changes: made by [`LeaseGuard::watch`](crate::LeaseGuard::watch).
+/// It shows the current state, not every change: one that is undone between two calls is not seen. A loss is never undone. The watch may
+/// outlive the guard.
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
     fate: Shared<Fate>,
@@ -212,7 +211,7 @@ impl LeaseWatch {
         Self { fate: fate.clone(), seen }
     }
 
-    /// How the lease stands now.
+    /// The current state of the lease.
     pub fn state(&self) -> LeaseState {
         self.fate.state().summary()
     }

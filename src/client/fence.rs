@@ -1,4 +1,4 @@
-//! Fenced writes: a guard's lease is checked in a transaction of the user's.
+//! Fenced writes: a guard's lease is checked in the user's own transaction.
 
 use std::{
     borrow::ToOwned,
@@ -21,12 +21,11 @@ use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach}
 impl LeaseGuard {
     /// Lets a transaction commit only if the lease is still current *in that transaction*. A holder that was replaced writes
     /// nothing, however long it was paused and whatever messages it missed.
-    ///
-    /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue
-    /// the transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. If a transaction of
-    /// IndexedDB is refused, it is aborted, and none of its writes takes effect. If you go on before the answer comes, you see only
-    /// that `object_store()` fails, not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An
-    /// IndexedDB transaction is aborted if the context is [suspended](crate::LeaseManager::suspend) meanwhile.
+    /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue the
+    /// transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. A refused IndexedDB
+    /// transaction is aborted, and none of its writes takes effect. If you use it before the answer comes, you see only that
+    /// `object_store()` fails, not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An IndexedDB
+    /// transaction is aborted if the context is [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, open the store with `IndexedDbStore::attach`. See
     /// [`FencedTransaction`] for what can be fenced, and for the rules of each database.
@@ -35,10 +34,10 @@ impl LeaseGuard {
     /// [`FenceError::Lost`] if the lease is lost,
     /// [`FenceError::Released`] if this guard was released,
     /// [`FenceError::Misuse`] if the transaction cannot be fenced, and
-    /// [`FenceError::Store`] if the store failed, or the transaction ended, before the check did.
+    /// [`FenceError::Store`] if the store failed, or the transaction ended, before the check was complete.
     ///
     /// # Cancel safety
-    /// If you drop the answer, nothing is ever committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
+    /// If you drop the answer, still nothing is committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
     /// PostgreSQL it then fails; in Redis the script may or may not run.
     ///
     /// ```no_run
@@ -60,9 +59,9 @@ impl LeaseGuard {
         self.check(transaction, false)
     }
 
-    /// [Fences](Self::fence) the transaction, and renews the lease in it: a holder that writes often needs no other
-    /// renewal. Once the transaction is committed, the renewed lease runs from the time of this call. It counts only when
-    /// [`Fenced::committed`](crate::store::Fenced::committed) is called, where the answer is a `Fenced`. An etcd fence cannot renew.
+    /// [Fences](Self::fence) the transaction, and renews the lease in it: a holder that writes often needs no other renewal. Once the
+    /// transaction is committed, the renewed lease runs from the time of this call. If the answer is a [`Fenced`](crate::store::Fenced),
+    /// the renewal counts only when you call [`committed`](crate::store::Fenced::committed) on it. An etcd fence cannot renew.
     ///
     /// # Errors
     /// As for [`fence`](Self::fence).
@@ -96,7 +95,7 @@ pub(crate) struct GuardFence {
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     now: StoreNow,
-    /// What came of it, if that is to be told when the transaction is committed.
+    /// The outcome of the check, if it is to be reported when the transaction is committed.
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,

@@ -21,15 +21,14 @@ use crate::machine::{
 };
 use crate::oneshot::Receiver;
 
-/// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
-/// that ended. The key stays held until every clone of the guard is released or dropped.
-///
-/// In a browser a panic drops nothing, because wasm does not unwind: the page goes on, and so does the lease. Have a panic hook
-/// [suspend](crate::LeaseManager::suspend) the manager ([how](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md)).
-///
-/// A guard is no proof: if a holder is paused for longer than its lease, another context may take over.
-/// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a
-/// server that refuses smaller tokens.
+/// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also returns the outcome. The key
+/// stays held until every clone of the guard is released or dropped.
+/// In a browser a panic drops nothing, because wasm does not unwind: the page goes on, and the lease is still renewed. So let a panic hook
+/// [suspend](crate::LeaseManager::suspend) the manager
+/// ([how](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md)).
+/// A guard does not prove that the lease is still held: if a holder is paused for longer than its lease, another context may take over.
+/// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a server that refuses
+/// smaller tokens.
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {
     driver: Shared<Driver>,
@@ -45,7 +44,7 @@ impl LeaseGuard {
         Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
-    /// Notes that the work under this lease ends with it.
+    /// Notes that the end of this lease also ends the work under it.
     pub(crate) fn end_work_with_lease(&self) {
         self.fate.ends_work.store(true, Ordering::Relaxed);
     }
@@ -55,8 +54,8 @@ impl LeaseGuard {
         self.name.as_deref().unwrap_or_else(|| self.fate.slot.key.as_str())
     }
 
-    /// The fencing token, below 2^53: larger than that of every guard of this key whose lease ended before. Guards that share
-    /// the key at one time have different tokens in no order. An [upgrade](Self::upgrade) brings a new one.
+    /// The fencing token, below 2^53: larger than that of every guard of this key whose lease ended before. Guards that share the key at
+    /// the same time have different tokens, in no particular order. An [upgrade](Self::upgrade) brings a new token.
     pub fn token(&self) -> Token {
         self.fate.state().token
     }
@@ -66,7 +65,7 @@ impl LeaseGuard {
         self.fate.state().mode
     }
 
-    /// Whether the lease is held, by this context's own clock and with a margin. Asks nobody.
+    /// Whether the lease is held, by this context's own clock and with a margin. This does not ask the store.
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
@@ -80,13 +79,13 @@ impl LeaseGuard {
     }
 
     /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be out of date.
-    /// It stays true until [`clear_changed`](Self::clear_changed). For this context's first lease of the key it is false, whoever held the
-    /// key before: read the data again then, too.
+    /// It stays true until [`clear_changed`](Self::clear_changed). For this context's first lease of the key it is false, even if another
+    /// context held the key before: read the data then, too.
     pub fn changed_hands(&self) -> bool {
         self.driver.changed_hands(&self.fate.slot.key)
     }
 
-    /// Call it when you have read anew what was out of date: [`changed_hands`](Self::changed_hands) turns false.
+    /// Sets [`changed_hands`](Self::changed_hands) to false. Call it when you have read the data again.
     pub fn clear_changed(&self) {
         self.driver.handle(Input::ClearChanged { key: self.fate.slot.key.clone() });
     }
@@ -94,7 +93,7 @@ impl LeaseGuard {
     /// Asks the store whether the lease is still held, and renews it.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and nothing changes.
+    /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and its state does not change.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -113,12 +112,12 @@ impl LeaseGuard {
         verdict(self.ask_to_verify(0)).await
     }
 
-    /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of its other renewals, but no longer than its
+    /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of other renewals, but no longer than its
     /// [`max_hold`](crate::LeaseRequest::max_hold).
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if
-    /// the span is zero or more than a day, and a store's error if the outcome is unknown.
+    /// [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if the span
+    /// is zero or more than a day, and the store's error if the outcome is unknown.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -142,8 +141,8 @@ impl LeaseGuard {
     /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, and a store's error if
-    /// the outcome is unknown.
+    /// [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this guard was released, and the store's error if the
+    /// outcome is unknown.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop it.
@@ -160,22 +159,22 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
-        // It is under way before this task lets others go on.
+        // The request is under way before this task yields.
         let kept = self.kept(self.ask_to_downgrade());
         self.driver.proceed().await;
         kept.await.map_err(|refused| *refused)
     }
 
-    /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
-    /// in the queue. Meanwhile the lease stays shared. Then it gets a new, larger token. If the lease was requested with
+    /// Turns a shared lease into an exclusive one: waits until all others who share the key have released it, ahead of everybody in the
+    /// queue. Meanwhile the lease stays shared. Then it gets a new, larger token. If the lease was requested with
     /// [`share_in_process`](crate::LeaseRequest::share_in_process), later shared requests of this manager that also set it join the lease
     /// even after the upgrade.
     ///
     /// # Errors
-    /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for
-    /// ever. Release the guard, so that the other can go on. The error is the same if the lease is already exclusive and other
-    /// guards of this manager have joined it. [`AcquireError::Lost`] if the lease is lost,
-    /// [`AcquireError::Released`] if this guard was released, and a store's error.
+    /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for ever. Release the
+    /// guard, so that the other holder can continue. The error is the same if the lease is already exclusive and other guards of this
+    /// manager have joined it. [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this guard was released, and the
+    /// store's error if the store fails.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the lease shared.
@@ -208,7 +207,7 @@ impl LeaseGuard {
         });
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
-        // As with a new guard: nothing is told that is not valid in this moment.
+        // As with a new guard: success is reported only if the lease is valid at this moment.
         let held = if told && !self.is_valid() { self.verify().await.map_err(AcquireError::from)? } else { true };
         upgrading.query = None;
         match response {
@@ -226,7 +225,7 @@ impl LeaseGuard {
         }
     }
 
-    /// Waits until the lease is lost, and says why; pending for ever after a normal release.
+    /// Waits until the lease is lost, and returns the reason; pending for ever after a normal release.
     ///
     /// A context that cannot reach the store does not learn of a loss until it can. Before another context can be granted the
     /// lease, the guard is in doubt: [`is_valid`](Self::is_valid) turns false, and [`watch`](Self::watch) reports
@@ -270,15 +269,13 @@ impl LeaseGuard {
         LeaseWatch::new(&self.fate)
     }
 
-    /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer, unless clones of the guard
-    /// live: the lease may be lost after this handle was released.
-    ///
-    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones
-    /// of the guard live, only this handle is released, at once; the last clone releases the lease.
+    /// Releases the lease, and says whether it was still held. A second call gives the same answer, unless clones of the guard live: the
+    /// lease may be lost after this handle was released.
+    /// The release begins at the call. It continues if the future is dropped, and waits for a renewal in flight. While clones of the guard
+    /// live, only this handle is released, at once; the last clone releases the lease.
     ///
     /// # Errors
-    /// [`StoreError`] if the store did not answer within a lease; then the lease runs out by itself. A loss is no
-    /// error.
+    /// [`StoreError`] if the store did not answer within a lease; then the lease expires by itself. A loss is no error.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
@@ -303,7 +300,7 @@ impl LeaseGuard {
         })
     }
 
-    /// A guard that carries the value that it protects. The value lives as long as the guard, even if the lease is lost
+    /// Turns the guard into one that carries the value that it protects. The value lives as long as the guard, even if the lease is lost
     /// before.
     ///
     /// ```
@@ -320,25 +317,24 @@ impl LeaseGuard {
         MappedLeaseGuard::new(self, value)
     }
 
-    /// Takes the guard apart: the lease stays in the store, renewed by nobody, until somebody
-    /// [resumes](crate::LeaseManager::resume) it or it runs out.
-    ///
-    /// If clones of this guard live, or other requests share its lease, the lease stays with them: this guard is released, and
-    /// the parts hold no lease. Then `resume` fails with [`AcquireError::EmptyParts`].
+    /// Takes the guard apart: the lease stays in the store without being renewed, until it is [resumed](crate::LeaseManager::resume) or
+    /// expires.
+    /// If clones of this guard live, or other requests share its lease, they keep the lease: this guard is released, and the parts hold no
+    /// lease. Then `resume` fails with [`AcquireError::EmptyParts`].
     pub fn into_parts(self) -> LeaseParts {
         let Self { driver, fate, .. } = &self;
         let FateState { token, mode, .. } = *fate.state();
         let sole = !self.is_given_back() && fate.guards.load(Ordering::Acquire) == 1;
         let parcel = if sole { driver.detach(fate.turn, &fate.slot) } else { None };
         if parcel.is_some() {
-            // There is nothing left to give back.
+            // There is nothing left to release.
             self.given_back.store(true, Ordering::Relaxed);
         }
         let mode = parcel.as_ref().map_or(mode, |parcel| parcel.mode);
         LeaseParts::new(self.key(), driver.session(), token, mode, parcel)
     }
 
-    /// What a transaction is to check for this guard; `None` if it was given back or lost.
+    /// What a transaction is to check for this guard; `None` if the guard was released or lost.
     pub(crate) fn begin_fence(&self, renew: bool) -> Option<GuardFence> {
         if self.is_given_back() {
             return None;
@@ -351,7 +347,7 @@ impl LeaseGuard {
         self.given_back.load(Ordering::Relaxed)
     }
 
-    /// Whether the store says that the lease is held, and it may be believed in again.
+    /// Whether the store says that the lease is held, and the lease is certain again.
     pub(crate) async fn is_confirmed(&self) -> bool {
         self.verify().await == Ok(true) && self.is_valid()
     }
@@ -362,7 +358,7 @@ impl LeaseGuard {
         (self, is_confirmed)
     }
 
-    /// Why nothing more can be done with this guard.
+    /// Why this guard cannot be used any more.
     pub(crate) fn loss(&self) -> AcquireError {
         match self.told_loss() {
             None if self.is_given_back() => AcquireError::Released { key: self.key().into() },
@@ -379,7 +375,7 @@ impl LeaseGuard {
         AcquireError::Lost { key: self.key().into(), reason }
     }
 
-    /// Why the lease was lost, if that was told.
+    /// Why the lease was lost, if that was reported.
     pub(crate) fn told_loss(&self) -> Option<LostReason> {
         self.fate.state().lost
     }
@@ -400,7 +396,7 @@ impl LeaseGuard {
         self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
     }
 
-    /// Asks the machine about this lease, unless it was given back.
+    /// Sends the machine a question about this lease, unless the guard was released.
     fn ask(&self, input: impl FnOnce(TurnId, TurnId, Slot) -> Input) -> Option<Receiver<Response>> {
         if self.is_given_back() {
             return None;
@@ -409,7 +405,7 @@ impl LeaseGuard {
         Some(self.driver.ask(|query| input(query, turn, slot)).1)
     }
 
-    /// Waits for what becomes of the lease; not to hold it any more is an error.
+    /// Waits for the outcome. It is an error if the lease is no longer held.
     pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), Box<AcquireError>> {
         if verdict(answer).await.map_err(AcquireError::from)? { Ok(()) } else { Err(self.loss().into()) }
     }

@@ -1,5 +1,5 @@
-//! Looks at keys. A look renews nothing, so it also works where nothing runs tasks, such as outside of any runtime, if the store needs no
-//! runtime either.
+//! Reads the state of keys. Reading renews nothing, so it also works where nothing runs tasks, such as outside of any runtime, if the store
+//! needs no runtime either.
 
 use alloc::{boxed::Box, format, vec::Vec};
 
@@ -9,10 +9,10 @@ use crate::driver::{Driver, Response};
 use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared};
 use crate::machine::{Action, Batch, Key, Operation, StoreError, whole_ms};
 
-/// Whether a look must do without the tasks of the executor.
+/// Whether reading must do without the tasks of the executor.
 ///
 /// # Errors
-/// [`AcquireError::Unsupported`] if the store needs what is missing, too.
+/// [`AcquireError::Unsupported`] if the store needs such tasks, too.
 pub(crate) fn is_without_tasks(driver: &Driver) -> Result<bool, AcquireError> {
     match driver.check() {
         Ok(()) => Ok(false),

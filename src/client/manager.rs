@@ -19,10 +19,9 @@ use crate::machine::{
 use crate::signal::{self, Signals};
 use crate::store::Store;
 
-/// Connects one context to the leases of a store. Clones are the same context.
-///
-/// Each manager has a *session* of its own while it holds or waits: its leases belong to the session, and end with it. Two
-/// managers of one process exclude each other. In a browser, managers and guards are not `Send`: use a `thread_local!`.
+/// Connects one context to the leases of a store. Clones are handles to the same context.
+/// While a manager holds or waits, it has a *session* of its own: its leases belong to the session, and end with it. Two managers of one
+/// process exclude each other. In a browser, managers and guards are not `Send`: use a `thread_local!`.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -48,7 +47,7 @@ struct Door {
     instance: Option<String>,
 }
 
-/// Gives the name under which the store knows a key: see [`LeaseManagerBuilder::key_codec`].
+/// Maps a key to its name in the store: see [`LeaseManagerBuilder::key_codec`].
 pub(crate) trait KeyCodec: Fn(&str) -> String + MaybeSendSync {}
 impl<F: Fn(&str) -> String + MaybeSendSync> KeyCodec for F {}
 
@@ -108,7 +107,7 @@ impl LeaseManager {
         &self.door.driver
     }
 
-    /// The name of this context that is stable over restarts.
+    /// The name of this context, which is stable over restarts.
     pub(crate) fn instance(&self) -> Option<&str> {
         self.door.instance.as_deref()
     }
@@ -122,14 +121,13 @@ impl LeaseManager {
         if key.is_of_lock() { Err(InvalidKey::Reserved) } else { Ok((key, name)) }
     }
 
-    /// The id of this context's session, as [`status`](Self::status) shows it: of the open one, or of the next.
+    /// The id of this context's session, as [`status`](Self::status) shows it: of the open session, or of the next one.
     pub fn session(&self) -> SessionId {
         self.driver().session()
     }
 
-    /// Reads who holds a key, and who waits for it: contexts, not tasks. See [`LeaseStatus`].
-    ///
-    /// A look renews nothing. So it works without a runtime, too, if the store needs none, as in memory and in SQLite.
+    /// Reads which contexts hold a key, and which wait for it. See [`LeaseStatus`].
+    /// This renews nothing. So it also works without a runtime if the store needs none, as in memory and in SQLite.
     ///
     /// # Errors
     /// [`AcquireError`] if the key is invalid, the record cannot be read, or the store failed.
@@ -159,9 +157,8 @@ impl LeaseManager {
         looks.pop().ok_or_else(|| Box::new(AcquireError::Closed))
     }
 
-    /// Reads all keys with this prefix that are held or waited for, in order. With a
-    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is compared with the store's names for the keys. As
-    /// [`status`](Self::status), it needs no runtime where the store needs none.
+    /// Reads all keys with this prefix that are held or waited for, in order. With a [key codec](LeaseManagerBuilder::key_codec) the prefix
+    /// is compared with the store's names for the keys. Like [`status`](Self::status), it needs no runtime if the store needs none.
     ///
     /// # Errors
     /// [`AcquireError`] if a record cannot be read, or the store failed.
@@ -184,8 +181,7 @@ impl LeaseManager {
         self.in_use(prefix, false).await.map_err(|refused| *refused)
     }
 
-    /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
-    /// all but these.
+    /// What is held or waited for under a prefix at one moment, after all that this context requested before: the locks, or all but these.
     pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
         let without_tasks = is_without_tasks(self.driver())?;
         let own = self.driver().keys_under(prefix);
@@ -220,8 +216,8 @@ impl LeaseManager {
         self.driver().stats()
     }
 
-    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while no stream exists. It
-    /// ends when the manager has [closed](Self::close), or was dropped together with its guards.
+    /// A stream of what happens to the leases of this manager from now on, in order. It ends when the manager has [closed](Self::close), or
+    /// was dropped together with its guards. Events cost nothing while no stream exists.
     ///
     /// ```
     /// # use leasehold::{LeaseEventKind, LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -242,13 +238,13 @@ impl LeaseManager {
         self.driver().events()
     }
 
-    /// Makes a guard of a lease that was [taken out](LeaseGuard::into_parts) of one, here or in another context of the same
-    /// store. The new guard has a larger token than the old one.
+    /// Makes a guard from the [parts](LeaseGuard::into_parts) of another one, of this or another context with the same store. The new guard
+    /// has a larger token than the old one.
     ///
     /// # Errors
-    /// [`AcquireError::NotResumable`] if this store does not have the lease: it ran out, was taken over or resumed in the
-    /// meantime, or belongs to another store. [`AcquireError::EmptyParts`] if the parts hold no lease because clones of the
-    /// guard lived, or other requests shared its lease. Else as for [`acquire`](LeaseRequest::acquire).
+    /// [`AcquireError::NotResumable`] if this store does not have the lease: it expired, was taken over or resumed in the meantime, or
+    /// belongs to another store. [`AcquireError::EmptyParts`] if the parts hold no lease because clones of the guard lived, or other
+    /// requests shared its lease. Otherwise as for [`acquire`](LeaseRequest::acquire).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease, or leaves it with its previous owner.
@@ -272,16 +268,15 @@ impl LeaseManager {
         let mut pending = Pending::start(self.driver().clone(), turn, |turn| Input::Resume { turn, parcel });
         let response = (&mut pending).await;
         match pending.guard(response, parts.key(), name) {
-            // Of a lease that it does not have, the store cannot tell what became of it.
+            // If the store does not have a lease, it cannot tell what became of it.
             Ok(None) | Err(AcquireError::Lost { reason: LostReason::Expired, .. }) => Err(AcquireError::NotResumable),
             Ok(Some(guard)) => Ok(guard),
             Err(error) => Err(error),
         }
     }
 
-    /// Call this when the platform is about to stop this context. All leases are lost at once, as
-    /// [`Suspended`](LostReason::Suspended), and the context's beacon, its sign of life, is lowered. Requests wait until
-    /// the context [wakes](Self::wake).
+    /// Call this when the platform is about to stop this context. All leases are lost at once, as [`Suspended`](LostReason::Suspended), and
+    /// the context's beacon, its sign of life, is removed. Requests wait until the context [wakes](Self::wake).
     pub fn suspend(&self) {
         self.driver().suspend();
     }
@@ -292,14 +287,12 @@ impl LeaseManager {
         self.driver().resume();
     }
 
-    /// [Closes](Self::close) the manager when this future ends, for example one that waits for a signal to the process.
-    ///
-    /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
-    /// and the end of the runtime would cut the closing short. Work that makes no requests meanwhile does not notice the closing: stop it
-    /// by the same signal, or when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, no Ctrl-C or SIGTERM ends the
-    /// process any more: the program has to end by itself, for example at a second signal, as the documentation of that function shows.
-    ///
-    /// If this is called outside a tokio runtime before the first request, nothing polls the future until that request is made. From then
+    /// [Closes](Self::close) the manager when this future ends. The future may, for example, wait for a signal to the process.
+    /// Await [`close`](Self::close) as well before the program ends: work and requests fail as soon as the closing begins, and the end of
+    /// the runtime would interrupt it. Work that makes no requests meanwhile does not notice the closing: stop it by the same signal, or
+    /// when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, Ctrl-C and SIGTERM no longer end the process: the
+    /// program has to end by itself, for example at a second signal, as the documentation of that function shows.
+    /// If you call this outside a tokio runtime before the first request, nothing polls the future until that request is made. From then
     /// on, the runtime of that request polls it.
     ///
     /// ```
@@ -314,7 +307,7 @@ impl LeaseManager {
         let driver = Shared::downgrade(self.driver());
         self.driver().executor.spawn(Box::pin(async move {
             end.await;
-            // Without a manager and guards, everything was given back before.
+            // Without a manager and guards, everything was released before.
             if let Some(driver) = driver.upgrade() {
                 driver.close().await;
             }
@@ -335,8 +328,8 @@ impl LeaseManager {
         self.driver().close().await;
     }
 
-    /// Whether a [`close`](Self::close) began, in any clone, or by [`close_when`](Self::close_when). Since then all requests are refused as
-    /// [`AcquireError::Closed`]. Leases may still be on their way back to the store: `close` waits for that.
+    /// Whether [`close`](Self::close) has begun, in any clone, or by [`close_when`](Self::close_when). From then on all requests are
+    /// refused as [`AcquireError::Closed`]. Some leases may not be released yet: `close` waits for that.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -397,16 +390,16 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// How often the context may hand a lease from one of its requests to the next while another context waits: 32 times unless
-    /// chosen, and at least once. Then its requests that still wait go to the end of the queue together.
+    /// How often the context may pass a lease from one of its requests to the next while another context waits: at least once, by default
+    /// 32 times. Then its requests that still wait move to the end of the queue together.
     pub fn max_local_handoffs(mut self, handoffs: u32) -> Self {
         self.options.max_local_handoffs = handoffs;
         self
     }
 
-    /// How long after the store has granted a lease the context may hand it to its own next request while another context
-    /// waits: 50 ms unless chosen. A request that holds the lease for longer is followed by one of the other context. With
-    /// zero, the context hands nothing on while others wait.
+    /// While another context waits, how long after the grant by the store the context may pass a lease to its own next request: by default
+    /// 50 ms. If a request holds the lease for longer, the other context is next. With zero, the context passes nothing on while others
+    /// wait.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self
@@ -414,20 +407,19 @@ impl LeaseManagerBuilder {
 
     /// How long the context keeps an unused lease that nobody else wants, so that its next request with the same
     /// [`info`](LeaseRequest::info) costs no transaction. Zero releases it at once; more than a day is refused.
-    ///
-    /// Unless chosen it is 100 ms where a context that ends leaves nothing behind: in a page, which is notified of its end,
-    /// and over a store that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would
-    /// leave it in the store, and its successor would wait until the lease has run out. Choose a linger there only for a
-    /// process that [closes](LeaseManager::close) its manager before it ends.
+    /// The default is 100 ms where a context that ends leaves nothing behind: in a page, which is notified of its end, and over a store
+    /// that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would leave it in the store, and its
+    /// successor would wait until the lease has expired. Choose a linger there only for a process that [closes](LeaseManager::close) its
+    /// manager before it ends.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.options.linger = linger;
         self.linger_is_chosen = true;
         self
     }
 
-    /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the
-    /// new context takes over the leases of the dead one as soon as that is known to be dead. Without beacons that takes a lease of
-    /// silence, as with any other holder.
+    /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the new context takes
+    /// over the leases of the dead one as soon as its death is detected. Without beacons that takes a lease of silence, as with any other
+    /// holder.
     ///
     /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](AcquireError::InstanceInUse): with beacons
     /// after 250 ms, and without them or over PostgreSQL at the next heartbeat of that context. A
@@ -437,7 +429,8 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// A wait that is longer than this, by default a minute, is logged as a `tracing` warning; without the feature nothing is reported.
+    /// A wait that is longer than this, by default a minute, is logged as a `tracing` warning; without the feature `tracing` nothing is
+    /// reported.
     pub fn long_wait(mut self, wait: Duration) -> Self {
         self.long_wait = wait;
         self
@@ -462,8 +455,8 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Whether to keep a sign of life where the platform has one. Without it a dead holder is replaced after a lease of
-    /// silence instead of at once.
+    /// Whether to use a beacon, a sign of life, where the platform has one. Without it a dead holder is replaced after a lease of silence
+    /// instead of at once.
     pub fn beacon(mut self, beacon: bool) -> Self {
         self.options.beacon = beacon;
         self

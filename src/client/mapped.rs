@@ -4,11 +4,11 @@ use core::ops::{Deref, DerefMut};
 
 use crate::client::guard::LeaseGuard;
 
-/// A lease and what it protects: made by [`LeaseGuard::map`]. It derefs to the value; dropping it gives the lease back.
+/// A lease and what it protects: made by [`LeaseGuard::map`]. It derefs to the value; dropping it releases the lease.
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct MappedLeaseGuard<T> {
-    // In this order they are dropped: the value's end is still under the lease.
+    // They are dropped in this order: the value is dropped while the lease is still held.
     value: T,
     guard: LeaseGuard,
 }

@@ -1,4 +1,4 @@
-//! What users hold: the manager, its requests, the guards that come of them, and what is said of all these.
+//! What users call: the manager, its requests, the guards that they return, and the errors and states of all these.
 
 pub(crate) mod error;
 pub(crate) mod fate;

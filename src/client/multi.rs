@@ -29,8 +29,7 @@ pub struct MultiRequest {
 }
 
 impl LeaseManager {
-    /// A request for the leases of several keys, each in its own mode: 1 to 1,000 keys, each named once. `acquire` reports
-    /// what is wrong with them.
+    /// A request for the leases of several keys, each in its own mode: 1 to 1,000 keys, each named once. `acquire` reports invalid ones.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
@@ -68,23 +67,22 @@ impl MultiRequest {
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](LeaseManager::status) of one of the keys: at
-    /// most 4096 bytes.
+    /// A description of the holder that the [status](LeaseManager::status) of each key shows: at most 4096 bytes.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
     }
 
-    /// Waits for all leases. When all keys are free they are granted in one transaction. Otherwise this waits for one key
-    /// after the other, in sorted order, and after each tries all that are left at once. What is held meanwhile shows in the
-    /// status of its key, and is given back on failure, time-out or loss.
+    /// Waits for all leases. When all keys are free they are granted in one transaction. Otherwise this waits for one key after the other,
+    /// in sorted order, and after each it tries all remaining keys at once. Leases that are held meanwhile show in the status of their
+    /// keys, and are released on failure, time-out or loss.
     ///
     /// # Errors
     /// As for [`LeaseRequest::acquire`](crate::LeaseRequest::acquire); [`InvalidOptions`] if it names no key, too many
     /// keys, or one key twice; and [`AcquireError::Lost`] if a lease was lost before the last one was granted.
     ///
     /// # Cancel safety
-    /// Dropping the future gives back what is held, and gives up the place in the queue.
+    /// Dropping the future releases what is held, and gives up the place in the queue.
     pub async fn acquire(self) -> Result<MultiGuard, AcquireError> {
         let leases = self.leases.clone();
         let acquired = self.acquire_or_tell_where().await;
@@ -142,9 +140,9 @@ impl MultiRequest {
         Ok(guards)
     }
 
-    /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind. A holder that has a beacon or
-    /// the same instance name may be dead. If one is in the way, this tries that key alone, as [`LeaseRequest::try_acquire`] does, and if
-    /// that succeeds, tries all keys once more.
+    /// Tries once: acquires all leases in one transaction, or returns `None` if any key is taken, and leaves nothing behind. A holder that
+    /// has a beacon or the same instance name may be dead. If such a holder has a key, this tries that key alone, as
+    /// [`LeaseRequest::try_acquire`] does, and if that succeeds, tries all keys once more.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); [`InvalidOptions`] for a request with a [`timeout`](Self::timeout) or a
@@ -193,7 +191,8 @@ impl MultiRequest {
         }
     }
 
-    /// All of these keys in one transaction, or `None` if any is taken: sooner for who waits for one of them next.
+    /// All of these keys in one transaction, or `None` if any is taken. The answer comes sooner for a caller that then waits for one of
+    /// them.
     async fn all_of(
         &self,
         keys: &[(String, Mode)],
@@ -211,7 +210,7 @@ impl MultiRequest {
         for asked in driver.request_all(turns) {
             pending.push(Pending::new(driver.clone(), asked));
         }
-        // They are answered together. Guards of a request that failed in part are dropped, and so given back.
+        // They are answered together. If the request failed in part, its guards are dropped, and so released.
         let (mut guards, mut is_taken) = (Vec::with_capacity(pending.len()), false);
         for ((pending, name), (key, _)) in pending.iter_mut().zip(names).zip(keys) {
             let response = (&mut *pending).await;
@@ -259,7 +258,7 @@ impl MultiRequest {
         Ok(!tries.is_empty())
     }
 
-    /// One of the keys, inside the time that is left for all of them.
+    /// One of the keys, within the time that is left for all of them.
     fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> LeaseRequest {
         let Self { leases, wish, .. } = self;
         let now = leases.driver().executor.now().monotonic;
@@ -283,7 +282,7 @@ type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Box<Refused>>>;
 /// Why several leases were not granted.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// The key that was in the way, if it was one.
+    /// The key that could not be acquired, if it was one.
     #[allow(dead_code, reason = "only the JavaScript bindings tell it")]
     pub(crate) key: Option<String>,
     pub(crate) error: AcquireError,
@@ -333,7 +332,7 @@ impl Holds {
     }
 }
 
-/// The leases of several keys. Dropping it gives all of them back.
+/// The leases of several keys. Dropping it releases all of them.
 #[derive(Debug)]
 #[must_use = "the leases are released when the guard is dropped"]
 pub struct MultiGuard {
@@ -379,7 +378,7 @@ impl MultiGuard {
         Ok(verified?.into_iter().all(|held| held))
     }
 
-    /// Waits until one of the leases is lost, and says why; pending for ever after a normal release.
+    /// Waits until one of the leases is lost, and returns the reason; pending for ever after a normal release.
     ///
     /// # Cancel safety
     /// Cancel safe: every later call returns the loss, too.
@@ -388,10 +387,10 @@ impl MultiGuard {
         async move { select_all(lost).await.0 }
     }
 
-    /// Gives all leases back. The outcome is [`Lost`](ReleaseOutcome::Lost) if one of them was lost.
+    /// Releases all leases. The outcome is [`Lost`](ReleaseOutcome::Lost) if one of them was lost.
     ///
     /// # Errors
-    /// [`StoreError`] if the store did not answer for one of them; that one runs out by itself.
+    /// [`StoreError`] if the store did not answer for one of them; that one expires by itself.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.

@@ -1,19 +1,19 @@
-//! A lease without a guard, on its way to another.
+//! A lease without a guard, on its way to another guard.
 
 use alloc::{borrow::ToOwned, format, string::String, vec::Vec};
 use core::fmt;
 
 use crate::machine::{Key, Mode, Parcel, RequestId, SessionId, Token};
 
-/// How the text form begins, and its version.
+/// The beginning of the text form, with its version.
 const NAME: &str = "leasehold-parts";
 const FORMAT: u64 = 1;
-/// How it ends, so that a cut text is known as such.
+/// The end of the text form, so that a truncated text is recognised.
 const END: &str = "end";
 
-/// A lease that was taken out of its guard: made by [`LeaseGuard::into_parts`](crate::LeaseGuard::into_parts), and made
-/// a guard again by [`LeaseManager::resume`](crate::LeaseManager::resume), of the same context or of another one on the
-/// same store. [Encoded](Self::encode) as text, it can go to another process.
+/// A lease that was taken out of its guard by [`LeaseGuard::into_parts`](crate::LeaseGuard::into_parts).
+/// [`LeaseManager::resume`](crate::LeaseManager::resume), in the same context or in another one on the same store, makes a guard of it
+/// again. [Encoded](Self::encode) as text, it can be passed to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the lease runs out unless it is resumed"]
 pub struct LeaseParts {
@@ -55,9 +55,7 @@ impl LeaseParts {
     }
 
     /// The parts as a text without spaces and control characters, for a pipe, a file or a command line.
-    ///
-    /// Whoever has the text can take the lease, so keep it secret. Only the first to [resume](crate::LeaseManager::resume)
-    /// it succeeds.
+    /// Anybody who has the text can take the lease, so keep it secret. Only the first to [resume](crate::LeaseManager::resume) it succeeds.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, LeaseParts, executor::TokioExecutor, store::MemoryStore};
@@ -79,10 +77,10 @@ impl LeaseParts {
         format!("{NAME}:{FORMAT}:{}:{holder}:{token}:{lease}:{}:{END}", mode.name(), escape(key))
     }
 
-    /// Reads parts that were written down by [`encode`](Self::encode).
+    /// Decodes parts that were [encoded](Self::encode).
     ///
     /// # Errors
-    /// [`InvalidParts`] if the text is something else, or is damaged.
+    /// [`InvalidParts`] if the text is not such parts, or is damaged.
     pub fn decode(text: &str) -> Result<Self, InvalidParts> {
         let fields: Vec<&str> = text.split(':').collect();
         let (NAME, Some(format)) = (fields[0], fields.get(1).and_then(|format| format.parse().ok())) else {
@@ -149,11 +147,11 @@ fn unescape(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Why a text is no [`LeaseParts`].
+/// Why a text is not a valid [`LeaseParts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidParts {
-    /// It is something else, or was cut.
+    /// The text is something else, or was truncated.
     NotParts,
     /// A newer version of this library wrote it.
     FormatTooNew {

@@ -20,14 +20,14 @@ use crate::machine::{
     whole_ms,
 };
 
-/// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
-/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or one of the others.
+/// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until you call
+/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or a similar method.
 #[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is acquired"]
 pub struct LeaseRequest {
     pub(crate) driver: Shared<Driver>,
     key: Result<Key, InvalidKey>,
-    /// The user's name for the key, if the store knows it by another.
+    /// The user's name for the key, if the store uses another one.
     name: Option<String>,
     pub(crate) wish: Wish,
     pub(crate) on_loss: Option<OnLoss>,
@@ -46,10 +46,10 @@ pub(crate) struct Wish {
     pub(crate) info: String,
 }
 
-/// What the loss of a lease does to the work of [`run`](LeaseRequest::run) and its like.
+/// What the loss of a lease does to the work of [`run`](LeaseRequest::run) and [`try_run`](LeaseRequest::try_run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The work goes on. It can ask its guard, and [`Ran::lost`](crate::Ran::lost) reports the loss afterwards.
+    /// The work goes on. It can check its guard, and [`Ran::lost`](crate::Ran::lost) reports the loss afterwards.
     #[default]
     Notify,
     /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
@@ -97,8 +97,8 @@ impl LeaseRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen. Between contexts the largest priority
-    /// among the waiting requests of a context counts for all of them.
+    /// Goes before requests of a smaller priority, even if they came earlier: by default 0. Between contexts the largest priority among the
+    /// waiting requests of a context counts for all of them.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self
@@ -106,59 +106,55 @@ impl LeaseRequest {
 
     /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
-    ///
-    /// The limit also covers the wait for a store that is silent or fails temporarily, such as a server that is being restarted. A request
-    /// without a limit does not hang for ever. It fails with [`AcquireError::Store`] once the store has been silent or busy for a lease, or
-    /// has refused a new request three times.
+    /// The limit also covers the wait for a store that is silent or fails temporarily, such as a server that is being restarted. For such a
+    /// store, a request without a limit does not wait for ever: it fails with [`AcquireError::Store`] once the store has been silent or
+    /// busy for a lease, or has refused a new request three times.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
     }
 
-    /// Holds the key together with those requests of this manager that also share it and have the same mode. Such a request joins the
-    /// others at once, even if somebody waits, because the work under one of these guards may make it. The key is free when the last of
-    /// their guards is released or dropped, so others wait for as long as such guards overlap.
+    /// Holds the key together with other requests of this manager that also set this and have the same mode. Such a request joins the
+    /// others at once, even if somebody waits, because the work under one of these guards may have made it. The key is free when the last
+    /// of their guards is released or dropped, so others wait for as long as such guards overlap.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self
     }
 
-    /// Whether the lease is renewed in the background: true unless chosen. Without that it is lost as
-    /// [`Expired`](crate::LostReason::Expired) when it runs out, unless [`extend`](LeaseGuard::extend) or
-    /// [`verify`](LeaseGuard::verify) renew it.
+    /// Whether the lease is renewed in the background: by default true. With false, it is lost as [`Expired`](crate::LostReason::Expired)
+    /// unless [`extend`](LeaseGuard::extend) or [`verify`](LeaseGuard::verify) renew it in time.
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.wish.auto_renew = renew;
         self
     }
 
     /// Holds the key at most this long (whole ms, rounded up), up to a day; after that the lease is released, and the guard is
-    /// lost as [`Expired`](crate::LostReason::Expired). [Parts](LeaseGuard::into_parts) of the guard do not take the limit along.
+    /// lost as [`Expired`](crate::LostReason::Expired). [Parts](LeaseGuard::into_parts) of the guard do not keep the limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.wish.max_hold = Some(hold);
         self
     }
 
-    /// What the loss of the lease does to the work of [`run`](Self::run) and [`try_run`](Self::try_run): nothing unless chosen.
+    /// What the loss of the lease does to the work of [`run`](Self::run) and [`try_run`](Self::try_run): by default nothing.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
         self.on_loss = Some(on_loss);
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes. A
-    /// lease that lingers is not reused for a request with another `info`. But a request that is handed the lease by another one
-    /// of its context does not change what the status shows.
+    /// A description of the holder that the [status](crate::LeaseManager::status) shows: at most 4096 bytes. A lease that lingers is not
+    /// reused for a request with another `info`. But if a context passes the lease from one of its requests to the next, the status goes on
+    /// showing the `info` of the earlier one.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
     }
 
     /// Waits for the lease: by priority, then first come, first served.
-    ///
-    /// All requests of this manager for one key and mode have one position in the queue. While other contexts wait, the
-    /// manager may go on handing the lease to its own next request for at most
-    /// [50 ms](crate::LeaseManagerBuilder::max_tenure) after the grant, and at most
-    /// [32 times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait go to the end of the
-    /// queue together, however long they have waited.
+    /// All requests of this manager for one key and mode share one position in the queue. While other contexts wait, the manager may pass
+    /// the lease to its own next request for at most [50 ms](crate::LeaseManagerBuilder::max_tenure) after the grant, and at most [32
+    /// times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait move to the end of the queue together,
+    /// however long they have waited.
     ///
     /// # Errors
     /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed.
@@ -183,8 +179,8 @@ impl LeaseRequest {
         self.ask(waits, true).map(|granted| granted?.ok_or(AcquireError::Closed))
     }
 
-    /// Tries once: `None` if the key is taken. A holder that uses the key says so at once. If none answers, this takes
-    /// 30 ms, or up to 280 ms if the holder has a beacon: the end of the beacon shows its death.
+    /// Tries once, and returns `None` if the key is taken. A holder that uses the key answers at once. If none answers, this takes 30 ms,
+    /// or up to 280 ms if the holder has a beacon: the end of the beacon shows its death.
     ///
     /// # Errors
     /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a
@@ -206,9 +202,9 @@ impl LeaseRequest {
         self.ask(false, false)
     }
 
-    /// Takes the lease from whoever holds it, ahead of everybody who waits. The old holder's guard is lost as
-    /// [`Stolen`](crate::LostReason::Stolen): at once if the holder is reachable, else at its next heartbeat. Until then it
-    /// believes in its lease: two contexts may act at the same time, while tokens grow and fences hold.
+    /// Takes the lease from its holder, ahead of everybody who waits. The old holder's guard is lost as
+    /// [`Stolen`](crate::LostReason::Stolen): at once if the holder is reachable, else at its next heartbeat. Until then it considers its
+    /// lease valid: two contexts may act at the same time. Tokens still grow, and fences still refuse the old holder's writes.
     ///
     /// # Errors
     /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a request that is shared, or has a
@@ -233,8 +229,8 @@ impl LeaseRequest {
         self.acquire().await
     }
 
-    /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Who waits in thousands pays for its
-    /// size: what is rare is boxed.
+    /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Thousands may wait, so rare parts are
+    /// boxed to keep the future small.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
         // Taken apart outside the block: otherwise its future would store twice what it moves out of `self`.
@@ -266,7 +262,7 @@ impl LeaseRequest {
                     return Ok(Some(guard));
                 }
                 match guard.told_loss() {
-                    // Its time was over before anybody looked. The next one may fare no better.
+                    // Its time was over before its task ran again. The next one may fare no better.
                     Some(LostReason::Expired) if wish.max_hold.is_some() => return Err(guard.loss()),
                     // It would rob a later thief.
                     Some(LostReason::Stolen) if wish.steal => return Err(guard.loss()),
@@ -316,7 +312,7 @@ impl Wish {
         }
     }
 
-    /// The name of an option that is of use only to who waits.
+    /// The name of an option that is of use only to a request that waits.
     fn waiting_option(&self) -> Option<&'static str> {
         match self.timeout {
             Some(_) => Some("timeout"),

@@ -11,10 +11,10 @@ use crate::client::guard::LeaseGuard;
 use crate::client::request::{LeaseRequest, OnLoss, unknown};
 use crate::machine::{LostReason, Mode, ReleaseOutcome, StoreError};
 
-/// What became of work under a lease.
+/// The outcome of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran<T> {
-    /// What the work gave.
+    /// What the work returned.
     pub value: T,
     /// Why the lease was lost before the work ended, if it was.
     pub lost: Option<LostReason>,
@@ -26,8 +26,7 @@ impl LeaseRequest {
     /// A clone of the guard that escapes the work keeps the key: it is free when the last clone is released or dropped.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request said
-    /// [`OnLoss::Abort`].
+    /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request chose [`OnLoss::Abort`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and gives the lease back.
@@ -47,7 +46,7 @@ impl LeaseRequest {
         ran(&guard, on_loss, work(&guard)).await
     }
 
-    /// Like [`run`](Self::run), but tries once: `None` if the key is taken, and the work is not begun.
+    /// Like [`run`](Self::run), but tries once. If the key is taken, it returns `None` and does not begin the work.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -99,7 +98,7 @@ pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output =
 /// How often to look at a released lease: it ends no work.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Why the work has to end. A holder that cannot reach the store is not told of a loss, so a doubt that lasts counts as a loss.
+/// Why the work has to end. A holder that cannot reach the store does not learn of a loss, so a doubt that lasts counts as a loss.
 async fn end(guard: &LeaseGuard) -> LostReason {
     let mut watch = guard.watch();
     let mut state = watch.state();
@@ -115,7 +114,7 @@ async fn end(guard: &LeaseGuard) -> LostReason {
             None if state == LeaseState::Released => state,
             None if !guard.remaining().is_zero() => LeaseState::Held,
             None if state == LeaseState::Suspect => return LostReason::Expired,
-            // The guard may not have been told: the runtime that renewed the lease may have ended.
+            // The guard may not know of the loss: the runtime that renewed the lease may have ended.
             None => LeaseState::Suspect,
         };
     }
@@ -132,22 +131,20 @@ async fn settled(guard: &LeaseGuard) -> Result<(), AcquireError> {
 }
 
 impl LeaseRequest {
-    /// Campaigns for the key as this request asks for it, leads as long as the lease is held, and campaigns anew after a
-    /// loss, with a new guard and a larger token. The work is dropped when the lead is lost, and begun again with the next
-    /// one. When the work ends, `elect` releases the lead and returns what the work returned. A clone of the guard that escapes
-    /// the work keeps the key, though: it is free when the last clone is released or dropped.
+    /// Campaigns for the key with the options of this request, leads as long as the lease is held, and after a loss campaigns again, for a
+    /// new guard with a larger token. The work is dropped when the lead is lost, and starts again with the next lead. When the work ends,
+    /// `elect` releases the lead and returns what the work returned. But a clone of the guard that escapes the work keeps the key, which is
+    /// free when the last clone is released or dropped.
     ///
     /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
     /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
     /// dropped, unless this context was frozen for longer than the lease: then its work goes on after the freeze until the store answers,
     /// or for that twentieth of the lease. `elect` campaigns again as soon as the store answers.
-    ///
-    /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
-    /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
-    ///
-    /// While the store fails but trying again may help, `elect` goes on campaigning, if the store has answered this manager before and the
-    /// request has no [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause once before each lead. The work
-    /// owns its guard, since each lead has another one; [`run`](Self::run) lends its own.
+    /// The future can be spawned. The work may borrow from the scope of the call, as `async |lease| …` does. If the work must own what it
+    /// captures, clone that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
+    /// If the store fails but trying again may help, `elect` continues to campaign, provided that the store has answered this manager
+    /// before and the request has no [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause once before each
+    /// lead. The work owns its guard, since each lead has another one, while [`run`](Self::run) lends its guard.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
@@ -188,7 +185,7 @@ impl LeaseRequest {
                 }
                 Err(_) => settled(&guard).await?,
             }
-            // A lost lead is won anew, never revived. One that was only in doubt goes to whoever waits.
+            // After a loss, the lead has to be won again. A lease that was only in doubt goes to the next waiter.
         }
     }
 
@@ -214,7 +211,7 @@ impl LeaseRequest {
 struct Causes(Vec<String>);
 
 impl Causes {
-    /// No more are told: a message with a number in it may differ at each attempt.
+    /// No more than this are reported: a message with a number in it may differ at each attempt.
     const MOST: usize = 8;
 
     /// Remembers a cause. Returns whether to warn of it.

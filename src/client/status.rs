@@ -1,4 +1,4 @@
-//! What a key looks like from outside.
+//! The state of a key, as others see it.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::time::Duration;
@@ -31,10 +31,10 @@ pub struct LeaseStatus {
     pub key: Key,
     /// The last token that was ever reserved.
     pub last_token: Token,
-    /// Who holds it. A context that keeps an unused lease for its [linger](crate::LeaseManagerBuilder::linger) is shown, too; the
-    /// manager that looks gives its own back first.
+    /// Who holds it. A context that keeps an unused lease for its [linger](crate::LeaseManagerBuilder::linger) is shown, too; the manager
+    /// that reads the status releases its own first.
     pub holders: Vec<HolderStatus>,
-    /// Who waits, the next first. Requests that wait for a guard of their own context are not shown.
+    /// Who waits, in order. Requests that wait for a guard of their own context are not shown.
     pub queue: Vec<WaiterStatus>,
 }
 
@@ -56,11 +56,10 @@ pub struct HolderStatus {
     pub expires_at: Wall,
     /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,
-    /// Whether the context reported a standing [beacon](crate::signal) with its last heartbeat. If the beacon no longer stands, the
-    /// context has most likely ended.
+    /// Whether the context reported with its last heartbeat that it has a [beacon](crate::signal). If that beacon is gone, the context has
+    /// most likely ended.
     pub beacon: bool,
-    /// The `info` of the request with which the context asked the store. A request that is handed the lease by another one of its
-    /// context does not change it.
+    /// The `info` of the request that the store granted. If the context passes the lease to its next request, this does not change.
     pub info: String,
 }
 
@@ -82,16 +81,16 @@ pub struct WaiterStatus {
     pub expires_at: Wall,
     /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,
-    /// Whether the context reported a standing [beacon](crate::signal) with its last heartbeat. If the beacon no longer stands, the
-    /// context has most likely ended.
+    /// Whether the context reported with its last heartbeat that it has a [beacon](crate::signal). If that beacon is gone, the context has
+    /// most likely ended.
     pub beacon: bool,
     /// The `info` of the first of the requests that wait here.
     pub info: String,
 }
 
 impl LeaseStatus {
-    /// How many entries of the queue stand before the first one of the context that looks. `None` if it has none: its requests
-    /// wait for nothing, or only for a guard of its own.
+    /// How many entries of the queue are ahead of the first one of this context, which reads the status. `None` if it has no entry: its
+    /// requests wait for nothing, or only for a guard of its own.
     pub fn position(&self) -> Option<usize> {
         self.queue.iter().position(|waiter| waiter.own)
     }
