@@ -56,29 +56,29 @@ impl<S> FaultyStore<S> {
         Self { inner, plan: Shared::default() }
     }
 
-    /// Lets the next transaction that has no fault yet fail.
+    /// Makes the next transaction that has no fault yet fail.
     pub fn inject(&self, fault: Fault) {
         self.plan().next.push_back(fault);
     }
 
-    /// Lets all transactions fail, or none.
+    /// Makes all transactions fail, or none.
     pub fn fail_always(&self, fault: Option<Fault>) {
         self.plan().always = fault;
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.next.clear();
         plan.always = None;
     }
 
-    /// The transactions that were asked for since the last look.
+    /// The transactions that were requested since the last call.
     pub fn take_seen(&self) -> Vec<Batch> {
         core::mem::take(&mut self.plan().seen)
     }
 
-    /// How many transactions since the last look carried a heartbeat of an open session.
+    /// How many transactions since the last call contained a heartbeat of an open session.
     pub fn take_beats(&self) -> usize {
         self.take_seen().iter().filter(|batch| matches!(batch.step, SessionStep::Beat(_))).count()
     }

@@ -1,4 +1,4 @@
-//! Transactions of the user's in a database that keeps leases: their writes can be fenced.
+//! The user's own transactions in a database that keeps leases: their writes can be fenced.
 
 use core::future::Future;
 use std::string::String;
@@ -7,22 +7,21 @@ use super::Reach;
 use crate::executor::{DROPS_TASKS, MaybeSendSync, Shared};
 use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 
-/// An open transaction of the user's, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
+/// The user's own open transaction, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
 ///
 /// # Behavior
 /// * [`check`](Self::check) MUST refuse a transaction that cannot write, does not reach the records, is over, or belongs
 ///   to a store of another [reach](Fence::reach).
-/// * It MUST read the store's id and the records of the [ticket's](Fence::ticket) batch in this transaction, before
-///   any later operation of the caller, and pass them to [`Fence::judge`], whatever else the caller asks of the transaction
-///   meanwhile.
+/// * It MUST read the store's id and the records of the [ticket's](Fence::ticket) batch in this transaction, before any later operation of
+///   the caller, and pass them to [`Fence::judge`], whatever else the caller does with the transaction meanwhile.
 /// * A refused transaction MUST NOT be committed. If it can no longer be stopped, the answer MUST say so.
 /// * The records MUST stay locked until the transaction ends, so that nobody is granted the lease in between.
 /// * If the lease is current, rows that the judgement changed MUST be written before the answer comes. The caller MUST be able
 ///   to continue the transaction when it has the answer.
 /// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. If only the caller knows
 ///   of the commit, the answer is a [`Fenced`], on which the caller calls [`committed`](Fenced::committed).
-/// * Either the check begins at the call, or its answer keeps the transaction borrowed, so that the transaction cannot be
-///   used before the answer was awaited or dropped.
+/// * Either the check begins at the call, or its answer borrows the transaction, so that the transaction cannot be used before the answer
+///   was awaited or dropped.
 #[diagnostic::on_unimplemented(
     note = "pass the open transaction itself: `&mut transaction` of tokio_postgres, deadpool_postgres or sqlx, `&transaction` of rusqlite",
     note = "leasehold's feature for that driver must be on, and the program must use the version of the driver that leasehold uses"
@@ -108,7 +107,7 @@ pub trait OpenTransaction: MaybeSendSync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The lease is lost. Acquire another one, which has a larger token.
+    /// The lease is lost. Acquire a new one, which has a larger token.
     Lost {
         /// The key.
         key: String,

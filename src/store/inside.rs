@@ -22,7 +22,7 @@ use tokio::{
 use crate::executor::timers_run_here;
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// A runtime that has not run a new task after this time counts as standing still: nobody drives it.
+/// A runtime that has not run a new task after this time counts as stalled: nothing drives it.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// The runtime that this is called in, for a store that connects to `server` there. Tokio tells only by a panic that a runtime lacks
@@ -76,7 +76,7 @@ fn open_a_socket() {
 }
 
 /// Does work in the tokio runtime that the store was made in. The caller's own runtime may have no timers, and tokio reveals that only by a
-/// panic. If the store's runtime stands still and the caller's has timers, the work is done in the caller's. Any other caller waits until
+/// panic. If the store's runtime is stalled and the caller's has timers, the work is done in the caller's. Any other caller waits until
 /// something drives the store's runtime, and so does every caller where panics abort.
 ///
 /// # Errors

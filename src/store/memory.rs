@@ -34,11 +34,11 @@ struct Room {
     number: u64,
     clock: StoreClock,
     records: Mutex<Records>,
-    /// How many records there may be until those that nobody uses are forgotten.
+    /// With more records than this, unused ones are deleted.
     most: AtomicUsize,
 }
 
-/// Contexts forget what they used long ago. This many more records may be left by those that have gone.
+/// Contexts delete the records that they used long ago. Contexts that have ended may leave this many more.
 const MANY: usize = 512;
 
 impl MemoryStore {
@@ -97,7 +97,7 @@ impl Default for MemoryStore {
 }
 
 impl Clone for MemoryStore {
-    /// Another handle to the same records, open whether or not this one was closed.
+    /// Another handle to the same records, which is open even if this one was closed.
     fn clone(&self) -> Self {
         Self { room: self.room.clone(), closed: AtomicBool::new(false) }
     }
@@ -157,8 +157,8 @@ impl Store for MemoryStore {
 }
 }
 
-/// Shares nothing with anybody: a [`LeaseManager`](crate::LeaseManager) on it excludes its own requests only. The same
-/// code runs with it in a program of one process, and with a shared store in one of many.
+/// A store for a single manager: a [`LeaseManager`](crate::LeaseManager) on it excludes its own requests only. With it, the same code runs
+/// in a program of one process as with a shared store in a program of many.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::NoStore};
@@ -173,7 +173,7 @@ impl Store for MemoryStore {
 pub struct NoStore(MemoryStore);
 
 impl NoStore {
-    /// Nothing.
+    /// A store for a single manager.
     pub fn new() -> Self {
         Self::default()
     }

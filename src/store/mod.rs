@@ -68,7 +68,7 @@ pub use memory::{MemoryStore, NoStore};
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
 pub use postgres::{PostgresPool, PostgresStore, PostgresStoreBuilder};
-// The first of the two implies the second. It is named here because the compiler shows this line to whoever has neither.
+// The first of the two implies the second. It is named here because the compiler shows this line if neither is enabled.
 #[cfg(all(
     any(feature = "store-sqlite", feature = "store-sqlite-unbundled"),
     not(all(target_family = "wasm", target_os = "unknown"))
@@ -94,14 +94,13 @@ use crate::signal::Signals;
 ///   transaction that no other can interleave with. It MAY use [`Batch::apply_alone`] instead, as that says.
 /// * It MUST never expire a row by itself, and never read one from a replica: a session whose row is gone has ended.
 /// * It MUST answer only after the transaction was committed, so that a second connection sees it.
-/// * It MUST leave alone a record that it cannot read.
+/// * It MUST NOT change a record that it cannot read.
 /// * An error MUST say [`Applied::No`](crate::machine::Applied::No) only if that is certain.
 /// * Once polled, dropping its future MAY leave the transaction running.
-/// * A store MAY keep an answer back for as long as it likes: the caller has a time limit of its own.
+/// * A store MAY delay an answer for as long as it likes: the caller has a time limit of its own.
 /// * [`transact`](Self::transact) MAY expect to be polled only by the executor's tasks, unless
 ///   [`polls_inline`](Self::polls_inline) says otherwise.
-///
-/// The module `contract` (feature `test-util`) holds these rules as tests for any store.
+/// The module `contract` (feature `test-util`) tests these rules for any store.
 ///
 /// A `Box<dyn Store>` is a store, too; and so is an `Arc` of a store, or in a browser an `Rc`.
 ///
@@ -116,9 +115,8 @@ use crate::signal::Signals;
 #[diagnostic::on_unimplemented(note = "a URL is opened by `LeaseManager::from_url(url, executor).await`")]
 pub trait Store: MaybeSendSync + Debug + 'static {
     /// Applies a batch in one transaction. `now` is the caller's time; see [`StoreClock`].
-    ///
-    /// After `limit` the caller takes the outcome for unknown and asks again. A store over a network passes it on as the time
-    /// limit of its statements, so that nothing that the caller gave up is applied much later.
+    /// After `limit` the caller treats the outcome as unknown and tries again. A store over a network sets it as the time limit of its
+    /// statements, so that nothing that the caller gave up is applied much later.
     ///
     /// # Errors
     /// [`StoreError`] if there is no answer.
@@ -146,13 +144,13 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         false
     }
 
-    /// Deletes the row of a session whose context the platform is about to stop, at once: without reading, without
-    /// waiting, and without telling how that ended.
+    /// Deletes the row of a session whose context the platform is about to stop, at once: without reading, without waiting, and without
+    /// reporting the outcome.
     fn abandon(&self, _session: SessionId) {}
 
-    /// The signals that come with this store, for one context: its messages, and its beacons. A manager asks once, and uses them
-    /// unless its user [chose others](crate::LeaseManagerBuilder::signals). `None`, the default, leaves it with the
-    /// platform's own for stores of this [reach](Self::reach).
+    /// The signals that come with this store, for one context: its messages, and its beacons. A manager calls this once, and uses them
+    /// unless its user [chose others](crate::LeaseManagerBuilder::signals). With `None`, the default, it uses the platform's own for stores
+    /// of this [reach](Self::reach).
     fn signals(&self) -> Option<Shared<dyn Signals>> {
         None
     }
@@ -161,9 +159,8 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// open transactions, except those that will commit unaided, and start no new ones; both report an error.
     fn interrupt(&self) {}
 
-    /// Tells the watcher when the store has gone for good although nobody [closed](Self::close) it, so that the context
-    /// stops believing in its leases at once, not only when the next heartbeat fails. A store that cannot go away, or
-    /// cannot notice, keeps the default.
+    /// Notifies the watcher when the store has gone for good although nobody [closed](Self::close) it, so that the context's leases turn
+    /// invalid at once, not only when the next heartbeat fails. A store that cannot go away, or cannot notice, keeps the default.
     fn watch(&self, _watcher: WeakShared<dyn StoreWatcher>) {}
 
     /// Closes the connections. Later transactions report an error of kind
@@ -174,14 +171,14 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     ///
     /// A context over such a store remembers its latest releases, and repeats them after
     /// [`Notice::Reconnected`](crate::signal::Notice::Reconnected). The default is false. Keep it if transactions wait for each other's
-    /// locks: a repeated release would wait for whoever holds the key by now.
+    /// locks: a repeated release would wait for the key's next holder.
     fn loses_writes_in_failover(&self) -> bool {
         false
     }
 
-    /// Whether whoever makes a request or drops a guard may poll the transaction in that moment, on its own thread and outside
-    /// of any runtime. A store that answers at its first poll, as one in memory does, then needs no task; and in a browser the
-    /// last transaction of a page that is about to stop still begins.
+    /// Whether a transaction may be polled on the thread that makes a request or drops a guard, at that moment and outside of any runtime.
+    /// A store that answers at its first poll, as one in memory does, then needs no task; and in a browser the last transaction of a page
+    /// that is about to stop still begins.
     ///
     /// The default is false: each transaction is a task of the executor. A store that uses a runtime (sockets, timers,
     /// blocking threads) must keep that, since its first poll would panic on a thread without one.
@@ -203,14 +200,14 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     fn reach(&self) -> Reach;
 }
 
-/// A listener of a store: it hears that the store is gone for good, or that a connection to it ended.
+/// A listener of a store: it is notified when the store is gone for good, or when a connection to it ended.
 pub trait StoreWatcher: MaybeSendSync {
-    /// Takes note. From now on [`transact`](Store::transact) answers a permanent error; a session that is
+    /// The store is gone. From now on [`transact`](Store::transact) answers a permanent error; a session that is
     /// [abandoned](Store::abandon) before this returns may still be deleted.
     fn store_gone(&self);
 
-    /// Takes note that a connection ended, perhaps because somebody is deleting the store. The store opens another connection for its
-    /// next transaction, and the manager doubts its leases until that transaction has answered.
+    /// A connection ended, perhaps because somebody is deleting the store. The store opens another connection for its next transaction, and
+    /// the manager's leases are in doubt until that transaction has answered.
     fn connection_ended(&self);
 }
 
@@ -231,8 +228,8 @@ pub enum Durability {
 pub enum Reach {
     /// The contexts of this process that hold the same handle, by its number.
     Process(u64),
-    /// All contexts of this machine, in whatever process they run, that name this directory: for a store in a file. Signals
-    /// between them go by way of the directory, which is made when it is first needed.
+    /// All contexts of this machine, in any process, that name this directory: for a store in a file. Signals between them use the
+    /// directory, which is created when it is first needed.
     Machine(String),
     /// All contexts that open this name.
     Named(String),

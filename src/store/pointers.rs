@@ -1,4 +1,4 @@
-//! A store behind a pointer is a store: one that is chosen when the program starts, or that its owner keeps a handle to.
+//! A store behind a pointer is a store, too. So a program can choose one when it starts, or keep a handle to one.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;

@@ -8,11 +8,11 @@ use std::{
 
 use crate::machine::{Action, Batch, Key};
 
-/// An attempt after the first is made only if at least this long is left, because a busy machine may answer later than before. Otherwise the
-/// caller would be told that the server is silent, and not that others wrote.
+/// An attempt after the first is made only if at least this long is left, because a busy machine may answer later than before. Otherwise
+/// the error would say that the server is silent, and not that others wrote.
 pub(super) const LEAST_TRIP: Duration = Duration::from_millis(20);
 
-/// What the transactions of one handle leave to those after them.
+/// What the transactions of one handle leave for later ones.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     failed: AtomicBool,
@@ -59,8 +59,8 @@ pub(super) fn writes_in_any_case(batch: &Batch) -> bool {
     actions.clone().any(writes) && !actions.any(is_try)
 }
 
-/// The keys of a batch that may be reserved, and whose reservations count for it; none if there are more than `most`. Whether a record is
-/// forgotten is decided by the way: others' reservations of it do not matter.
+/// The keys of a batch that may be reserved, and whose reservations count for it; none if there are more than `most`. For a record that is
+/// only to be deleted, others' reservations do not matter.
 pub(super) fn contested(batch: &Batch, most: usize) -> Vec<Key> {
     let mut keys = batch.keys();
     keys.retain(|key| !batch.forgets.contains(key));

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::machine::{Batch, Key, Records, SessionId, StoreError, StoreErrorKind};
 
-/// Only a store with more records than this is looked through.
+/// Only a store with more records than this is swept.
 pub(super) const MANY: usize = 512;
 /// How many records are read at once.
 pub(super) const PAGE: usize = 256;
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long each request may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Some of a store's records, as a [`sweep`] looks through them.
+/// Some of a store's records, as a [`sweep`] reads them.
 #[derive(Default)]
 pub(super) struct Page {
     pub(super) records: Vec<(Key, String)>,
@@ -30,10 +30,10 @@ pub(super) struct Page {
     pub(super) next: Option<Key>,
 }
 
-/// What a sweep asks of a store over a network.
+/// What a sweep needs of a store over a network.
 #[async_trait]
 pub(super) trait Shelf: Send + Sync {
-    /// Whether there are more than [`MANY`] records. A store that has asked before need not ask again.
+    /// Whether there are more than [`MANY`] records. A store that has counted them before need not count again.
     async fn has_many(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
@@ -87,8 +87,8 @@ async fn look_through(shelf: &impl Shelf, session: SessionId, own: Option<Key>) 
 }
 
 /// Which of these records nobody uses. The transaction that forgets them looks again. The one with the largest token comes first: it raises
-/// the store's floor of tokens, and the others of the page then leave the store's own row as it is. Whoever acquires a key that has no
-/// record goes by that row, and from far away it would find another one each time.
+/// the store's floor of tokens, and the others of the page then leave the store's own row as it is. A context that acquires a key without a
+/// record depends on that row, and from far away it would find the row changed each time.
 async fn unused(shelf: &impl Shelf, session: SessionId, stored: Vec<(Key, String)>) -> Result<Vec<Key>, StoreError> {
     let mut records = Records::new();
     let mut batch = Batch::new(session, Vec::new());

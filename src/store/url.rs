@@ -10,7 +10,7 @@ use super::tls::Certificates;
 use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// Where a prefix belongs. Only `from_url` reads one from the URL; the functions of a store do not.
+/// How to choose a prefix. Only `from_url` reads one from the URL; the functions of a store do not.
 #[cfg(all(
     any(feature = "store-redis", feature = "store-etcd"),
     not(all(target_family = "wasm", target_os = "unknown"))
@@ -24,7 +24,7 @@ const UNCLEAR: &str = "it is unclear where the parameters begin in the URL, or o
 /// The parameter of a PostgreSQL URL that turns signals off. Only `from_url` reads it, too.
 const SIGNALS: &str = "signals=";
 
-/// The schemes that a URL may begin with, and the feature that brings each store.
+/// The schemes that a URL may begin with, and the feature that enables each store.
 const SCHEMES: [(&str, Option<&str>); 14] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
@@ -61,12 +61,11 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. With PostgreSQL,
-/// `?signals=off` does without signals, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode.
-/// The path of a file is used as it stands, without percent-decoding.
+/// `?signals=off` turns signals off, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode.
+/// The path of a file is used as written, without percent-decoding.
 ///
 /// # Errors
-/// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and whatever opening that store
-/// reports.
+/// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and any error from opening that store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -98,7 +97,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// Checks a URL as far as that is possible without opening the store: its scheme, the features of this program, its parameters and its
-/// prefix. What this accepts may still name a file or a server that is not there.
+/// prefix. A URL that passes may still name a file or a server that does not exist.
 ///
 /// # Errors
 /// The [`StoreError`] that [`from_url`] reports for such a URL, of kind `Unsupported`.
@@ -113,7 +112,7 @@ pub fn check_url(url: &str) -> Result<(), StoreError> {
     Named::of(url)?.checked()
 }
 
-/// What a URL says. No error shows it whole: it may hold a password.
+/// The parts of a URL. No error shows it whole: it may contain a password.
 struct Named<'a> {
     scheme: &'a str,
     /// Between the scheme and the parameters.
@@ -132,21 +131,22 @@ struct Named<'a> {
 
 impl<'a> Named<'a> {
     fn of(url: &'a str) -> Result<Self, StoreError> {
-        // The line break of a secret in a file would name another SQLite file, which nobody else uses.
+        // A secret that is read from a file often ends in a line break. The URL would then name another SQLite file, which nobody else
+        // uses.
         if url.trim() != url || url.starts_with(['"', '\'']) {
             return Err(refused(
                 "the URL begins or ends with a space, a line break or a quotation mark; remove it".into(),
             ));
         }
         Self::parse(url).ok_or_else(|| {
-            // What is no plain name may hold a password.
+            // Anything but a plain name may contain a password.
             let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
             let shown = if is_plain { format!("{url:?}") } else { "what was given".into() };
             refused(format!("{shown} is not the URL of a store; such a URL begins with one of {}", schemes()))
         })
     }
 
-    /// What is wrong with the URL itself, whatever is there.
+    /// Checks the URL itself, without opening what it names.
     fn checked(&self) -> Result<(), StoreError> {
         if self.second_prefix.is_some() {
             return Err(refused(format!("the prefix is given twice in a URL of {}:; leave one out", self.scheme)));
@@ -178,18 +178,18 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// No store of this program takes the URL.
+    /// The error if no store of this program takes the URL.
     fn nothing(&self) -> StoreError {
         let encrypts = ["sslmode=require", "sslmode=verify", "sslrootcert="];
         let encrypts = |parameter: &&str| encrypts.iter().any(|begin| parameter.starts_with(begin));
-        // The other stores tell it by the scheme.
+        // For the other stores the scheme says so.
         let encrypts = self.scheme.starts_with("postgres") && self.others.iter().any(encrypts);
         refused(nothing_for(self.scheme, if encrypts { "-tls" } else { "" }))
     }
 
     fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
-        // A text that is no URL may hold a password, as in `password=secret host=::1`.
+        // A text that is not a URL may contain a password, as in `password=secret host=::1`.
         if !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)) {
             return None;
         }
@@ -207,7 +207,7 @@ impl<'a> Named<'a> {
         Some(Self { scheme, place, prefix, second_prefix, signals, others, is_unclear })
     }
 
-    /// Refuses all parameters but those that the store knows: the prefix, or none.
+    /// Refuses all parameters except those that the store knows: the prefix, or none.
     fn check(&self, known: &[&str]) -> Result<(), StoreError> {
         let prefix = self.prefix.filter(|_| known.is_empty()).map(|_| "prefix");
         let Some(other) = self.others.first().copied().or(prefix) else { return Ok(()) };
@@ -227,7 +227,7 @@ impl<'a> Named<'a> {
         Err(refused("a store in memory has no name; write memory:, and share the manager".into()))
     }
 
-    /// The path of a file, as it stands.
+    /// The path of a file, as written.
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
     fn path(&self) -> &str {
         self.place.strip_prefix("//").unwrap_or(self.place)
@@ -252,7 +252,7 @@ impl<'a> Named<'a> {
     async fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
         let (path, prefix) = (self.path().to_owned(), self.prefix.map(str::to_owned));
         let (sender, opened) = crate::oneshot::channel();
-        // Opening waits for others who write, and must not hold up the runtime meanwhile.
+        // Opening waits for other writers, and must not block the runtime meanwhile.
         let opener = move || {
             sender.send(match prefix {
                 Some(prefix) => super::SqliteStore::open_with_prefix(path, &prefix),
