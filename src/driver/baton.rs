@@ -7,7 +7,7 @@ use std::sync::MutexGuard;
 use super::{Core, Driver, is_panicking};
 use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared, after_panic};
 
-/// How many inputs of other threads one pump takes along.
+/// How many inputs of other threads one pump handles.
 pub(super) const MOST_FOR_OTHERS: u32 = 32;
 
 /// The right to pump, on its way to a task. Whoever drops it pumps: nobody else would.

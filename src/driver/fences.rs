@@ -1,4 +1,4 @@
-//! What the transactions of a user ask of the context whose lease fences them.
+//! What a user's fenced transactions need from the context that holds the lease.
 
 use super::Driver;
 use crate::executor::Shared;
@@ -6,7 +6,7 @@ use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, TurnI
 use crate::store::OpenTransaction;
 
 impl Driver {
-    /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
+    /// What the user's transaction must check for this guard; `None` if its lease is lost or released.
     pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let mut core = self.core();
         let ticket = core.machine.ticket(turn, slot, renew, now)?;

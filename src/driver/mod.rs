@@ -61,7 +61,7 @@ pub(crate) struct Driver {
     pub(crate) store: Shared<dyn Store>,
     pub(crate) executor: Shared<dyn Executor>,
     long_wait: Duration,
-    /// Called once, when a request has waited for this long for a guard of this context.
+    /// Called once, when a request has waited for this long for a guard of its own context.
     warn_of_own_wait: fn(&Key),
     pub(crate) store_timeout: Duration,
     signals: Shared<dyn Signals>,

@@ -65,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// Takes along this many inputs of other threads, and leaves the rest to a task.
+    /// Handles at most this many inputs of other threads, and leaves the rest to a task.
     pub(super) fn pump_up_to<'a>(&'a self, core: MutexGuard<'a, Core>, most_for_others: u32) {
         let mut pump = Pump { driver: self, ended: false };
         // Declared last: a panic must unlock the core before the pump's destructor locks it.

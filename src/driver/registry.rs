@@ -208,7 +208,7 @@ impl Registry {
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
     }
 
-    /// The keys of the guards that live, except where the work ends with its lease.
+    /// The keys of the guards that still exist, except those whose work ends together with the lease.
     pub(crate) fn forgotten_keys(&self) -> Vec<Key> {
         let forgotten = self.guards.iter().filter(|(_, fate)| {
             let is_held = matches!(fate.state().summary(), LeaseState::Held | LeaseState::Suspect);

@@ -387,7 +387,7 @@ impl Executor for TokioExecutor {
         let (executor, called) = (self.clone(), Instant::now());
         // The time counts from the call: a task may be polled much later.
         let left = move || duration.saturating_sub(called.elapsed());
-        // Each context that waits has an alarm, which keeps this future: so it stores nothing twice.
+        // Each waiting context has an alarm, which contains this future: so it must be small, and stores nothing twice.
         Box::pin(async move {
             if let Some(runtime) = &here
                 && sleep_while_in(runtime, &left).await

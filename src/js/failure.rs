@@ -55,8 +55,8 @@ pub(super) fn settle(resolve: &Function, reject: &Function, answer: Result<JsVal
     };
 }
 
-/// The promise of what is asked, or of `undefined` when the promise `stopped` is fulfilled first; that one must settle in the end. What is
-/// asked is dropped then, and withdraws itself.
+/// A promise of the answer, or of `undefined` if the promise `stopped` is fulfilled first. Then the request is dropped, and so withdrawn.
+/// `stopped` must settle in the end.
 pub(super) fn stoppable(asked: Answer, stopped: Option<Promise>) -> JsValue {
     let Some(stopped) = stopped else { return promise_of_boxed(asked) };
     promise(async {

@@ -146,7 +146,7 @@ impl JsLease {
         stoppable(Box::pin(async move { done(guard.upgraded().await) }), stopped)
     }
 
-    /// Has a transaction commit only if the lease is current in it. It begins at the call.
+    /// Lets a transaction commit only if the lease is current in it. The check begins at the call.
     pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> Promise {
         let (promise, resolve, reject) = unsettled();
         let tell = Box::new(move |verdict: Result<(), FenceError>| {

@@ -10,7 +10,7 @@ pub const LEAST_LEASE_MS: u64 = 1_000;
 /// Longer leases are refused: a dead holder would block a key for days.
 pub const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// How long a context may be silent, in ms: whoever holds a lease may want to be sure of it for the longest.
+/// How long a context may be silent, in ms, if a holder wants to be sure of its lease for the longest time that is allowed.
 pub const LONGEST_SILENCE_MS: u64 = lease_for_belief_ms(LONGEST_LEASE_MS);
 /// Faster heartbeats are refused: they are a write storm.
 pub const LEAST_HEARTBEAT_MS: u64 = 100;
@@ -251,7 +251,7 @@ pub(super) fn belief_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_sub(margin_ms(lease_ms))
 }
 
-/// How long a lease must be for its holder to believe in it for this long.
+/// How long a lease must be for its holder to consider it valid for this long.
 pub(super) const fn lease_for_belief_ms(span_ms: u64) -> u64 {
     let margin_ms = span_ms / 9 + 1;
     span_ms.saturating_add(if margin_ms < LEAST_MARGIN_MS { LEAST_MARGIN_MS } else { margin_ms })

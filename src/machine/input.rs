@@ -227,8 +227,8 @@ pub enum Input {
     Hide,
     /// The platform did something to the context: nothing is believed until the store has answered.
     Doubt,
-    /// The store may have lost its latest writes, and messages may have been lost: the context asks it about each grant that it holds,
-    /// looks how far its requests got, and repeats its latest releases.
+    /// The store may have lost its latest writes, and messages may have been lost: the context verifies each grant that it holds, reads the
+    /// state of its requests, and repeats its latest releases.
     Recheck,
     /// The context is about to be stopped, and gives up what it holds. Its requests stay.
     Suspend {

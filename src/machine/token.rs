@@ -16,7 +16,7 @@ const CLOCK_CAP_MS: u64 = 1 << 42;
 /// Tokens stay below this, and so are exact as JavaScript numbers.
 const END: u64 = 1 << 53;
 
-/// How many tokens are left to every other key, whatever a record says of its own: more than a key spends.
+/// How many tokens are reserved for every other key, whatever the record of one key says: more than a key uses up.
 const NEAR_THE_END: u64 = 1 << 51;
 
 /// A fencing token: of two grants of one key, the later has the larger.

@@ -125,8 +125,8 @@ pub enum Notice {
     /// This context's own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
     BeaconLost(SessionId),
     /// A connection to the store was replaced by another one. Messages may have been lost meanwhile, and the server may have lost its
-    /// latest writes, for example because a replica took over. The context then asks the store about each grant that it holds, looks how
-    /// far its requests got, and repeats its latest releases.
+    /// latest writes, for example because a replica took over. The context then verifies each grant that it holds, reads the state of its
+    /// requests, and repeats its latest releases.
     Reconnected,
     /// The beacon of this watch is gone.
     BeaconGone {

@@ -2,7 +2,7 @@
 import { inTime } from "../wait.mjs";
 import { begin, end } from "./sample.mjs";
 
-// `batch`: what is over in microseconds is done this many times for one sample.
+// `batch`: one sample repeats an operation of microseconds this many times.
 export async function take({ turn, batch = 1 }, times) {
   const samples = [];
   // The first of each round is not counted: connections, beacons and caches may have gone to rest meanwhile.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 const TURNS: usize = 5;
-/// How long the processor time of those who wait is measured.
+/// How long the CPU time of the waiters is measured.
 const WAITING: Duration = Duration::from_secs(20);
 /// The default.
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);

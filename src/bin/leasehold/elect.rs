@@ -48,7 +48,7 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
 enum Term {
     Lost,
     Over(Exit),
-    /// TSTP came: it leaves the queue and the store, and then this process is stopped and continued.
+    /// TSTP came: the waiter leaves the queue and the store, and then this process is stopped and continued.
     Interrupted,
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
 
 enum Attempt {
     Over(Exit),
-    /// TSTP came: it left the queue and the store, and then this process was stopped and continued.
+    /// TSTP came: the waiter left the queue and the store, and then this process was stopped and continued.
     Interrupted,
 }
 

@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(100);
 /// A cause that has a number in its message may be a new one each time.
 const MOST_CAUSES: usize = 8;
-/// How many digits of a session tell it from others.
+/// How many digits of a session's id distinguish it from others.
 const SHORT: usize = 8;
 /// Longer texts say nothing more.
 const LONGEST_INFO: usize = 160;
@@ -293,8 +293,8 @@ impl Opened {
         close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
     }
 
-    /// As [`leave`](Self::leave), and stops this process. It returns when the process is continued, or without a stop: with the signal that
-    /// ends the process, or because CONT came meanwhile.
+    /// As [`leave`](Self::leave), and then stops this process. It returns when the process is continued. It returns without a stop if a
+    /// signal that ends the process came, or if CONT came meanwhile.
     pub(crate) async fn leave_and_stop(self, signals: &mut Signals) -> Option<Signal> {
         let called_off = self.leave_unless_called_off(signals).await;
         drop(self);

@@ -41,8 +41,8 @@ pub(super) struct Place {
     pub(super) unbegun: AtomicUsize,
 }
 
-/// A runtime with this many tasks that have not begun counts as standing still. Unless it is the home, no more are spawned there until it
-/// goes on.
+/// A runtime with this many tasks that have not begun counts as stalled. Unless it is the home, no more are spawned there until it
+/// continues.
 pub(super) const STANDS_STILL: usize = 64;
 
 /// Counts a task that has not begun.

@@ -132,14 +132,14 @@ export class Lease {
       raw = rawTransaction(transaction);
       const { renew = false } = read(options, FENCE);
       const wasm = this.#held();
-      // The wasm aborts what it refuses.
+      // If the wasm refuses a transaction, it aborts it.
       fenced = ask(() => wasm.fence(raw, renew), this);
     } catch (error) {
       // What cannot be checked must not be written. A transaction that is over throws.
       quiet(() => raw?.abort());
       fenced = Promise.reject(error);
     }
-    // Who does not wait for it need not hear: nothing was written.
+    // A caller that does not wait for the verdict need not learn of it: nothing was written.
     fenced.catch(() => {});
     return fenced;
   }

@@ -229,7 +229,7 @@ export class LeaseManager extends EventTarget {
     try {
       return await call();
     } catch (error) {
-      // A signal may have aborted with the time-out of another request.
+      // The signal may have aborted with the time-out error of another request.
       if (error?.code !== "Timeout" || isOver(signal)) throw error;
       const waitedMs = performance.now() - began;
       // A try for several keys does not say which one is taken.

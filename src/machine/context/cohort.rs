@@ -21,7 +21,7 @@ pub(super) struct Cohort {
     pub(super) turns: Turns,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
-    /// Who stood before the request under way when it was last answered, or kept the next turn from sharing the lease.
+    /// The sessions that were ahead of the request under way when it was last answered, or that kept the next turn from sharing the lease.
     pub(super) ahead: Ahead,
     /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
     pub(super) info: String,
@@ -77,7 +77,7 @@ pub(super) struct Seeking {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Twin {
     pub(super) seen: Sighting,
-    /// Its beacon has this long to go.
+    /// Its beacon has until then to disappear.
     pub(super) until: Option<Monotonic>,
     /// It is alive. If the store's next answer still shows its grant, the request is refused.
     pub(super) lives: bool,

@@ -115,7 +115,7 @@ impl Cohorts {
         self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
-    /// Who stands before each request.
+    /// The sessions ahead of each request.
     pub(super) fn ahead(&self) -> impl Iterator<Item = &Ahead> {
         self.by_slot.values().map(|cohort| &cohort.ahead)
     }
@@ -161,7 +161,7 @@ impl Cohorts {
         self.held > 0
     }
 
-    /// Whether nothing is to be kept alive but one lease, which goes from no task to the next.
+    /// Whether only one lease is to be kept alive, and that lease does not pass from task to task.
     pub(super) fn holds_one_only(&self) -> bool {
         self.held == 1 && self.waiting.is_empty() && self.passed_on.is_empty()
     }

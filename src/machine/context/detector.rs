@@ -19,14 +19,14 @@ use super::{
     token::Token,
 };
 
-/// How many sessions beside those that stand ahead are remembered between calls, so that a `try` can judge without waiting.
+/// How many sessions, apart from those ahead, are remembered between calls, so that a `try` can judge without waiting.
 const REMEMBERED: usize = 256;
 
 /// What was seen of each session, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Observations {
     seen: SortedMap<SessionId, Observation>,
-    /// Up to this many sessions, none is forgotten: to find those that stand ahead takes time.
+    /// Up to this many sessions, none is forgotten: finding those ahead takes time.
     tolerated: usize,
 }
 
@@ -50,7 +50,7 @@ impl Observation {
 impl Observations {
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
     pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, endings: &Endings<'_>) -> Option<Monotonic> {
-        // A request that only tries has no place, and goes without waiting.
+        // A request that only tries has no place in the queue, and ends without waiting.
         let waits = cohort.seeking().map_or_else(|| cohort.waits(), |seeking| seeking.queued);
         if !waits || cohort.ahead.is_empty() || endings.include(slot) {
             return None;

@@ -32,7 +32,7 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.session.want_beat();
-        // Of leases that go from task to task here, nobody else would say that others wait.
+        // For a lease that passes from task to task here, nothing else would show that others wait.
         let passed_on = self.cohorts.take_passed_on();
         self.ask_about(&passed_on, now);
         self.look_at_each(&self.cohorts.waiting(), now);

@@ -100,8 +100,8 @@ impl Machine {
         self.cohorts.get(slot).is_some_and(Cohort::waits_for_queue_only)
     }
 
-    /// A turn came that may share the lease unless another request queues for the key. That request may have given up meanwhile, and sends
-    /// no message about it, so the store is asked.
+    /// A turn came that may share the lease unless another request queues for the key. That request may have been given up meanwhile,
+    /// without a message, so this reads the store.
     pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on
@@ -339,7 +339,7 @@ impl Machine {
     }
 }
 
-/// How many leases on their way to another guard are known not to be strays.
+/// How many detached leases, which another guard may resume, are remembered so that they do not count as strays.
 const DETACHED_LIMIT: usize = 64;
 
 impl Held {

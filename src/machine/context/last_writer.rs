@@ -4,7 +4,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{Machine, key::Key, mode::Mode, record::Granted, sorted::SortedMap, token::Token};
 
-/// How many keys are remembered. The records of the others are forgotten, here and in the store.
+/// How many keys are remembered. The records of other keys are deleted, here and in the store.
 const REMEMBERED: usize = 256;
 
 /// How many keys in use are examined, at most, for each transaction that has operations.

@@ -297,7 +297,7 @@ impl Machine {
         self.cohorts.get(slot).is_some_and(Cohort::waits)
     }
 
-    /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
+    /// The keys with this prefix that this context holds or requests: the store may not know of them yet.
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
         let keys = self.cohorts.slots().into_iter().map(|slot| slot.key);
         keys.filter(|key| key.as_str().starts_with(prefix)).collect()

@@ -16,8 +16,8 @@ use super::{
 };
 
 impl Machine {
-    /// Looks once at each key of these slots: that serves all cohorts that wait there. Where only the queue keeps the next request from
-    /// sharing a lease, also asks whether anybody still queues.
+    /// Reads each key of these slots once: that serves all cohorts that wait there. If only the queue keeps the next request from sharing a
+    /// lease, it also asks whether anybody still queues.
     pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
         if slots.is_empty() {
             return;
@@ -45,7 +45,7 @@ impl Machine {
         }
         for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() || cohort.seeking().is_none()) {
             let Some(request) = self.cohorts.get(slot).and_then(Cohort::seeking).map(|seeking| seeking.request) else {
-                // If whoever queues is dead, and nobody else has a place behind it, no other context would ever notice.
+                // If the queued context is dead, and nobody else has a place behind it, no other context would ever notice.
                 self.observe(slot, ahead, now);
                 continue;
             };

@@ -32,7 +32,7 @@ pub(super) struct PendingOperation {
     pub(super) tells: Option<SessionId>,
     /// Of a try: it looks for the second time.
     pub(super) looked: bool,
-    /// It has failed until nobody waits for it any more.
+    /// It kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
     /// It was tried again before its time, because a request for its key was to be sent.

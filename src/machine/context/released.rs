@@ -10,7 +10,7 @@ use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, time::Mon
 /// How many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
 const REMEMBERED: usize = 64;
 
-/// The requests whose releases the store confirmed, and those of shared leases that were upgraded before, the latest one last.
+/// The requests whose releases the store confirmed, and the requests of shared leases that were upgraded later, the latest one last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Released(Vec<(Key, RequestId)>);
 

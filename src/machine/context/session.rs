@@ -18,7 +18,7 @@ use super::{
     token::Token,
 };
 
-/// How many other sessions are watched, whether or not they stand in the way.
+/// How many other sessions are watched, whether or not they block this one.
 const WATCHED_PEERS: usize = 64;
 
 /// How many sessions of its own a context tries to end, the latest ones: a store that was silent for an hour would have to end

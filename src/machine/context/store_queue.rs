@@ -207,7 +207,7 @@ impl StoreQueue {
         }
     }
 
-    /// Whether enough requests were given up for one search for all of them to pay.
+    /// Whether so many requests were given up that one search for all of them is worth its cost.
     fn is_mostly_given_up(&self) -> bool {
         HAS_MANY_KEYS && self.given_up > self.waiting.len() / 2
     }

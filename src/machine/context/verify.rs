@@ -34,8 +34,8 @@ impl Machine {
         self.store_queue.push(slot, verify, query, now);
     }
 
-    /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would believe in it for ever. And
-    /// the message of a grant may be lost while the connection is replaced: nobody sends it again.
+    /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would consider it valid for ever.
+    /// And the message of a grant may be lost while the connection is replaced: nobody sends it again.
     pub(super) fn recheck(&mut self, now: Monotonic) {
         let (held, waiting) = (self.cohorts.slots(), self.cohorts.waiting());
         self.ask_about(&held, now);

@@ -13,7 +13,7 @@ use super::{
     token::Token,
 };
 
-/// How many other sessions are named to one that opens.
+/// How many other sessions the store names to a session that opens.
 pub(super) const PEERS: usize = 4;
 
 /// Session rows by id: `None` for one that was looked for and is not there.

@@ -18,7 +18,8 @@ pub(super) const RISING: &str = "rising";
 const MISSING: Duration = Duration::from_millis(2_500);
 /// A beacon is raised this often at most. Each time costs a file that stays open.
 const MOST_FILES: usize = 16;
-/// A context that is awake marks its file this often. Else one that was awake for days would leave a file that is swept at once.
+/// A context that is awake updates the time of its file this often. Otherwise a context that was awake for days would leave a file that is
+/// swept at once.
 const MARKED_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Where the beacon of a session stands.
@@ -184,7 +185,7 @@ fn is_unmarked(file: &File) -> bool {
     file.metadata().is_ok_and(|found| last_marked(&found).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
 }
 
-/// Where files have no times, this is long enough ago for the file to be swept.
+/// The age of a file on a system without file times: old enough to be swept.
 pub(super) fn last_marked(found: &Metadata) -> SystemTime {
     found.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }

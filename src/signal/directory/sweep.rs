@@ -22,11 +22,11 @@ const RISEN_BY: Duration = Duration::from_secs(10);
 /// If there are more files than this, a sweep looks for those of dead contexts, and leaves the youngest. Else processes that die again and
 /// again would fill the directory.
 const MANY: usize = 1_024;
-/// This many of them stay then.
+/// A sweep keeps this many of them.
 const MOST_KEPT: usize = 512;
 /// A context that ends looks at this many files.
 const SOME: usize = 64;
-/// A process may make a context for each of its jobs. Those that end look at files this often at most.
+/// A process may make a context for each of its jobs. Contexts that end examine files at most this often.
 const SOME_EVERY: Duration = Duration::from_secs(10);
 
 process_wide!(with_looks, SortedMap<PathBuf, Instant>, SortedMap::new());

@@ -79,7 +79,7 @@ impl From<Outcome> for Seen {
     }
 }
 
-/// Lets everybody else go first, this many times.
+/// Yields to all other tasks this many times.
 pub(super) async fn pause(times: usize) {
     let mut left = times;
     poll_fn(|context| {

@@ -16,7 +16,7 @@ const PAGE: i64 = 500;
 pub(super) enum Wanted {
     /// Only its name.
     Names,
-    /// Its name and its text, of this many rows.
+    /// The name and the text of each of this many rows.
     Rows(usize),
 }
 

@@ -145,7 +145,7 @@ impl View {
         missing
     }
 
-    /// Takes the sessions from the answer of a transaction that asked for this many rows, and then for `others`.
+    /// Takes the sessions from the answer of a transaction that first requested this many rows, and then `others`.
     pub(super) fn meet(&mut self, names: &Names, asked: usize, wanted: usize, answer: &TxnResponse) {
         for response in answer.op_responses().into_iter().skip(asked) {
             let TxnOpResponse::Get(found) = response else { continue };
@@ -174,7 +174,7 @@ impl View {
     }
 }
 
-/// Asks for this many sessions that follow this one in the order of their ids, and for the first ones of all.
+/// Requests the given number of sessions that follow this one in the order of their ids, and the first ones of all.
 pub(super) fn others(names: &Names, own: SessionId, wanted: usize) -> [TxnOp; 2] {
     let limit = i64::try_from(wanted).unwrap_or(i64::MAX);
     let range = |from: String, to: String| TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)));

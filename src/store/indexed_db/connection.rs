@@ -64,8 +64,8 @@ struct Left {
     stayed: u8,
 }
 
-/// After a wrong guess, a context guesses again only once it has found what it had left this many times in a row. Once would not do:
-/// contexts that take turns find at each release what they left at the acquire, and at each acquire something else.
+/// After a wrong guess, a context guesses again only once it has found the store as it left it this many times in a row. Once is not
+/// enough: contexts that take turns find the store unchanged at each release, but changed at each acquire.
 const OFTEN: u8 = 2;
 
 impl Connection {

@@ -1,4 +1,4 @@
-//! A fence in a transaction of the user's.
+//! A fence in the user's own transaction.
 //!
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
@@ -61,13 +61,13 @@ impl FencedTransaction for &mut IdbTransaction {
     }
 }
 
-/// A transaction, and who is told the verdict, in the event that decides it. The future that it returns says nothing.
+/// A transaction, and the callback that receives the verdict within the event that decides it. The returned future contains no verdict.
 pub(crate) struct Judged<'a> {
     pub(crate) transaction: &'a IdbTransaction,
     pub(crate) tell: Tell,
 }
 
-/// Is called once.
+/// Receives the verdict; it is called once.
 pub(crate) type Tell = Box<dyn FnOnce(Verdict)>;
 
 impl FencedTransaction for Judged<'_> {
@@ -261,7 +261,7 @@ impl Fenced {
             self.fence.committed();
         }
         self.fence.over();
-        // The transaction still has it, and fires nothing more.
+        // The transaction still refers to the listener, but fires no more events.
         self.listener.take();
     }
 

@@ -18,7 +18,7 @@ use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
 
 /// More records than this are looked through.
 const MANY: f64 = 512.0;
-/// How many are looked at in one transaction: others wait for it.
+/// How many are examined in one transaction: others wait for it.
 const AT_ONCE: usize = 128;
 
 /// Forgets the records that nobody uses, if there are many records. It begins when the connection's first transaction is

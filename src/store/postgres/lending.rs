@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::store::postgres::carrier::{Answers, Carrier, Failure, Round};
 
-    /// A pool of this many connections, which only lends.
+    /// A pool of this many connections, which only lends them.
     struct Pool(usize, Arc<Semaphore>);
 
     struct Connection<'a>(#[expect(dead_code, reason = "it is given back when this is dropped")] SemaphorePermit<'a>);

@@ -170,7 +170,7 @@ pub(super) struct Place {
     /// The script that compares and writes.
     pub(super) plain: Script,
     pub(super) has_swept: AtomicBool,
-    /// Whether it was said that nothing is heard.
+    /// Whether the store has warned that no messages are received.
     pub(super) has_warned: AtomicBool,
 }
 

@@ -232,7 +232,7 @@ pub(super) struct Comparison {
     pub(super) facts: Vec<(String, String)>,
     /// What is to be written; `None` deletes.
     pub(super) writes: Vec<(String, Option<String>)>,
-    /// Who is to be told of this many other sessions.
+    /// The session that is to learn of other sessions, and of how many.
     pub(super) told: Option<(SessionId, usize)>,
     pub(super) letters: Vec<Enclosed>,
     pub(super) reservation: Option<Reservation>,

@@ -85,12 +85,12 @@ impl Slot {
     }
 }
 
-/// A connection that nobody used for this long is asked whether it still stands: servers and what stands before them cut idle
-/// ones, and of a write into such a one nobody could say whether it arrived.
+/// A connection that nobody used for this long is checked before use. Servers and proxies close idle connections, and after a write to a
+/// closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
-/// One that then says nothing for this long is given up.
+/// If it does not answer the check for this long, it is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A task that has kept others from the connection for this long probably stands still. If it is only slow, there are two connections for a
+/// A task that has kept others from the connection for this long has probably stalled. If it is only slow, there are two connections for a
 /// moment.
 const STANDS_STILL: Duration = Duration::from_secs(2);
 /// How often the nodes of a cluster may redirect a command.

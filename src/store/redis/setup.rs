@@ -10,11 +10,11 @@ use super::link::Link;
 use crate::machine::{Records, Row, StoreError, StoreId};
 use crate::store::Durability;
 
-/// Said where the server withholds its settings.
+/// Logged if the server does not show its settings.
 const UNCHECKED: &str = "Redis does not tell its maxmemory-policy, so nobody has checked whether it would evict leases, and the store counts \
     as Ephemeral; grant its user CONFIG|GET";
-/// Said once where the user may not subscribe. Since version 7, Redis gives a new user no channels. Whoever waits is granted its lease all
-/// the same, only later.
+/// Logged once if the user may not subscribe. Since version 7, Redis gives a new user access to no channels. Waiters are still granted
+/// their leases, only later.
 const DEAF: &str = "Redis does not let its user subscribe, so no messages are heard, and a lease is granted up to a heartbeat late; grant \
     the user +subscribe, and the channels that begin with the prefix in braces, as in &{leasehold}:*";
 

@@ -30,14 +30,14 @@ use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::inside::io_runs_here;
 
-/// How many messages wait for a server that is slow. What comes then is dropped: messages are hints.
+/// How many messages wait for a slow server. Further ones are dropped: messages are hints.
 const WAITING: usize = 1_024;
 /// A message that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Before a connection that broke is opened again; doubled each time, up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A connection that says nothing for this long is asked whether it still stands.
+/// A connection that receives nothing for this long is checked with a ping.
 const QUIET: Duration = Duration::from_secs(15);
 
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
@@ -175,8 +175,8 @@ struct Ear {
 }
 
 impl Ear {
-    /// Hears until nobody is left to tell, and subscribes again whenever the connection broke. What was said meanwhile is lost, so the
-    /// context then looks into the store.
+    /// Receives messages until the context is gone, and subscribes again whenever the connection broke. Messages sent meanwhile are lost,
+    /// so the context then reads the store.
     async fn hear(&self) {
         let (mut pause, mut again) = (SHORTEST_PAUSE, false);
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {

@@ -1,4 +1,4 @@
-//! The files that SQLite keeps beside a database, as far as they tell who may read it.
+//! The files that SQLite keeps beside a database: they show who may read it, and why a write fails.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use crate::machine::{StoreError, StoreErrorKind};
 const LOG: &str = "-wal";
 const INDEX: &str = "-shm";
 const JOURNAL: &str = "-journal";
-/// A file that stands there for a moment, after a write has failed.
+/// A file that exists for a moment, after a write has failed.
 const PROBE: &str = "-leasehold-probe";
 /// Its length: more than SQLite adds to its files at once.
 const PROBED: usize = 65_536;
 
-/// A database and what stands beside it.
+/// A database and the files beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beside {
     /// Which file it is, how long, and when it was last written.
@@ -83,13 +83,13 @@ pub(super) fn clear(path: &Path, before: Beside) {
     }
 }
 
-/// Says why nothing can be written to the disk of this database, if that is so: SQLite does not.
+/// If nothing can be written to the disk of this database, returns an error that says why. SQLite does not say it.
 pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
     if error.kind == StoreErrorKind::Quota {
         return error;
     }
     let probe = beside(path, PROBE);
-    // One that a process left behind which was killed here.
+    // A process that was killed here may have left one.
     drop(fs::remove_file(&probe));
     let written = fs::File::create_new(&probe).and_then(|mut file| file.write_all(&[0; PROBED]));
     drop(fs::remove_file(&probe));

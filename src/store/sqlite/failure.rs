@@ -14,7 +14,7 @@ pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mo
 
 /// Why a file cannot be read for a moment.
 const RECOVERS: &str =
-    "another process was making the index of the SQLite file's log (-shm) anew until the time limit; try again";
+    "another process was rebuilding the index of the SQLite file's log (-shm) until the time limit; try again";
 
 const FULL: &str = "there is no room left on the disk of the SQLite file; free some space";
 const QUOTA: &str = "a quota is used up on the disk of the SQLite file: of this user, of a group or of a folder; free some space, or raise \
@@ -29,7 +29,7 @@ pub(super) enum Trouble {
     Busy(&'static str),
     /// The file could not be written or read. SQLite does not say why: [`LeaseFile::error`](super::file::LeaseFile::error) does.
     Disk(StoreError),
-    /// It failed otherwise.
+    /// Another failure.
     Failed(StoreError),
 }
 
@@ -83,12 +83,12 @@ impl Trouble {
         Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
     }
 
-    /// Whether the disk took no more, and nothing was written.
+    /// Whether the disk was full, and nothing was written.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Disk(error) if error.retry && error.applied == Applied::No)
     }
 
-    /// For whoever waits no longer.
+    /// The error for a caller that waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Busy(sentence) => StoreError::busy(sentence),
@@ -102,13 +102,13 @@ pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether the disk took no more, so that the last page of a commit is not written.
+/// Whether the disk was full, so that the last page of a commit is not written.
 fn is_refused_write(error: &Error) -> bool {
     let code = error.sqlite_error().map(|found| found.extended_code);
     matches!(code, Some(ffi::SQLITE_FULL | ffi::SQLITE_IOERR_WRITE))
 }
 
-/// The error, if this is what the system said of another file beside the database.
+/// The error, with the cause that the system gave for another file beside the database.
 pub(super) fn explained(said: io::ErrorKind, error: StoreError) -> StoreError {
     let (sentence, has_no_room) = match said {
         io::ErrorKind::StorageFull => (FULL, true),

@@ -186,7 +186,7 @@ impl LeaseFile {
         Reach::Machine(self.directory().to_string_lossy().into_owned())
     }
 
-    /// For whoever waits no longer.
+    /// The error for a caller that waits no longer.
     pub(super) fn error(&self, trouble: Trouble) -> StoreError {
         told(&self.path, trouble)
     }

@@ -128,7 +128,7 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    /// Up to this many keys from this name on, in order, as long as they fit.
+    /// Up to this many keys, in order, beginning at this name, as long as they fit.
     pub(super) fn keys(&mut self, from: &str, most: usize, fits: impl Fn(&str) -> bool) -> Result<Vec<Key>, Trouble> {
         let mut keys = Vec::new();
         let mut found = self.list.query([from])?;

@@ -11,7 +11,7 @@ use crate::machine::{Batch, Key, SessionId, StoreNow};
 
 /// More records than this are looked through.
 const MANY: usize = 512;
-/// How many are looked at in one transaction: others wait for it.
+/// How many are examined in one transaction: others wait for it.
 const AT_ONCE: usize = 128;
 
 /// How long it waits for the write lock, at a time: jobs wait meanwhile.

@@ -273,7 +273,7 @@ fn whoever_waits_looks_once_the_store_was_connected_to_anew() {
     script.input(Input::Recheck);
     assert_eq!(script.actions(), [Action::Look]);
     script.answer([looked(request, 100, 1)]);
-    assert!(!script.is_sent(), "it waits on");
+    assert!(!script.is_sent(), "it goes on waiting");
 }
 
 /// A context whose store may lose its latest writes. It holds the script's key.

@@ -197,7 +197,7 @@ fn j_of_two_renewals_on_their_way_neither_extends_what_the_other_shortened() {
     let lease_ms = ticket.batch.beat().unwrap().lease_ms;
     assert!(lease_ms - lease_ms / 10 >= 59_900, "no less than the one that is under way: {lease_ms}");
     script.reply(long, [current()]);
-    // Nobody has asked for that long.
+    // Nobody has asked for that long a time.
     let verify = Input::Verify { query: TurnId(10), turn: TurnId(2), slot: script.slot(), span_ms: 0 };
     script.input(verify);
     assert_eq!(script.remaining_ms(2), BELIEF_MS, "shortened when it was sent");

@@ -39,7 +39,7 @@ impl Served {
         self.script.sent()
     }
 
-    /// Answers it only when what has failed is due again.
+    /// Answers it only when the failed operations are due again.
     fn end_another(&mut self, (id, batch): (u64, Batch)) {
         self.script.tick(100);
         let reply = self.apply(&batch);

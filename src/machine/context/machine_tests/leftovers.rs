@@ -1,4 +1,4 @@
-//! What an earlier attempt, guard or grant left is no burden: on the store, on other contexts, on the next guard.
+//! An earlier attempt, guard or grant leaves nothing that affects the store, other contexts or the next guard.
 
 use alloc::vec;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::machine::{Config, Event, Input, Machine, Mode, Options, Records, SessionId, Turn, TurnId};
 
 impl Served {
-    /// A context over a store whose servers may lose their latest writes shares a key, and what the store holds then.
+    /// A context that shares a key over a store whose servers may lose their latest writes, and the store's content at that moment.
     fn shares() -> (Self, Records) {
         let mut served = Self::new();
         let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
@@ -66,7 +66,7 @@ fn an_upgrade_and_a_release_that_a_failover_undid_leave_no_shared_lease() {
     assert_eq!(served.grants("k"), []);
 }
 
-/// The context holds another lease, so its session lives, and nobody else may remove what the lost answers were about.
+/// The context holds another lease, so its session lives, and nobody else may remove the grants whose answers were lost.
 #[test]
 fn a_request_for_several_keys_that_was_given_up_leaves_no_lease() {
     let mut served = Served::new();
@@ -98,7 +98,7 @@ impl Script {
     }
 }
 
-/// If this context died then, others would wait for as long.
+/// If this context then died, others would wait for all of the longer lease.
 #[test]
 fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
     for ends in 0..4 {
@@ -109,7 +109,7 @@ fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
         served.ask(Turn::new(TurnId(2), named("other")));
         served.serve();
         if ends == 1 {
-            // It is handed on within the context.
+            // The lease is passed on within the context.
             served.ask(Turn::new(TurnId(3), named("k")));
         }
         let key = slot("k", Mode::Exclusive);
@@ -126,12 +126,12 @@ fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
     }
 }
 
-/// The store may be there again, and others may take the lease soon.
+/// The store may work again, and others may take the lease soon.
 #[test]
 fn a_heartbeat_that_was_to_be_tried_again_is_not_put_off_when_the_doubt_begins() {
     for offset_ms in 0..40 {
         let mut script = Script::holding();
-        // So the attempts come at other times.
+        // This shifts the times of the attempts.
         script.tick(offset_ms * 50);
         let (mut last_ms, mut longest_ms) = (script.now_ms, 0);
         let mut is_told = false;
@@ -149,7 +149,7 @@ fn a_heartbeat_that_was_to_be_tried_again_is_not_put_off_when_the_doubt_begins()
     }
 }
 
-/// The signal that it waits was lost, and the fences renew the lease, so the holder needs no heartbeat for that.
+/// The waiter's signal was lost. The fences renew the lease, so the holder needs no heartbeat to keep it.
 #[test]
 fn a_lease_that_goes_from_task_to_task_is_given_up_for_a_waiter_although_each_task_fences_and_renews() {
     let (mut served, mut other) = (Served::new(), Script::new());

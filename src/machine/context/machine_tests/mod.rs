@@ -36,7 +36,7 @@ const ME: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
 const STORE: StoreId = StoreId(9);
 const LEASE_MS: u64 = 20_000;
-/// How long a context believes in what it holds, from before the last heartbeat was sent.
+/// How long a context considers its leases valid, counted from before the last heartbeat was sent.
 const BELIEF_MS: u64 = 18_000;
 
 /// A machine whose store answers what the test says.

@@ -178,7 +178,7 @@ fn s4_silence_counts_from_after_the_read_and_any_change_starts_it_anew() {
     assert!(ended_at >= 6_500 + 22_000, "a whole lease and a margin after the change, not {ended_at}");
 }
 
-/// What this many readers of a key look like, of whom the first stands still.
+/// The state of a key with this many readers, of which the first has stalled.
 fn readers(first: u128, beat: u64) -> Vec<Sighting> {
     let reader = |n| taken(SessionId(first + n), 64, RequestId(n as u64));
     (0..200).map(|n| Sighting { beat: if n == 0 { 1 } else { beat }, ..reader(n) }).collect()

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// Heartbeats wait for the transaction in flight, and a server has room for a limited number of locks. So even what thousands of guards
-/// give back at once goes in transactions that are over soon. All keys of one request fit in.
+/// Heartbeats wait for the transaction in flight, and a server has room for a limited number of locks. So even if thousands of guards are
+/// released at once, each transaction is short. All keys of one request fit in.
 const MOST: usize = 1_024;
 
 /// Once the store has refused a transaction as too large, the limit is half of what that one carried. It grows again by one with each full

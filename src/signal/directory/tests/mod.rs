@@ -59,7 +59,7 @@ impl Scratch {
         self.file(session, kind)
     }
 
-    /// As a process leaves it that was killed, and was last known to live this long ago.
+    /// As it is left by a killed process that was last known to be alive this long ago.
     fn dead_beacon(&self, session: SessionId, age: Duration) -> PathBuf {
         let path = beacon::path(&self.0, session);
         mark(&File::create(&path).unwrap(), age);

@@ -72,7 +72,7 @@ impl Ear {
     /// Takes what came. Whether the watch goes on.
     fn take(&mut self, response: &WatchResponse) -> bool {
         if response.canceled() {
-            // What was compacted away cannot be heard any more, so the context looks into the store.
+            // Messages that were compacted away cannot be received any more, so the context reads the store.
             for (_, next) in &mut self.keys {
                 *next = response.compact_revision().max(*next);
             }

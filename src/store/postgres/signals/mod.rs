@@ -29,7 +29,7 @@ use link::Event;
 pub(super) use outbox::Letter;
 use watches::{Locks, Watches};
 
-/// How long a store that is closed waits for what was said last.
+/// How long a closing store waits until its last messages are sent.
 const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// The signals of one context. Each session has a connection of its own, and a task that speaks on it.

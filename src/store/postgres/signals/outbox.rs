@@ -17,7 +17,7 @@ const LONGEST: usize = 7_999;
 /// More than a session says before it is connected. If more messages wait, the oldest one that asks is lost, or else the oldest one. They
 /// are hints, so they may be lost.
 const MOST: usize = 128;
-/// How long a session that rests waits for what it said last.
+/// How long a session that becomes idle waits until its last messages are sent.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// A notification.

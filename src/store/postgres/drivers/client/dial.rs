@@ -36,7 +36,7 @@ use crate::store::inside::check_io;
 
 /// More than a server takes that answers at all.
 const LIMIT: Duration = Duration::from_secs(10);
-/// After this long without a word a connection for signals asks the server whether it is there.
+/// After this long without a message, a connection for signals checks that the server still answers.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The half of a connection that reads and writes, whatever it is encrypted with.
