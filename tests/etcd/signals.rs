@@ -259,7 +259,7 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
 
 /// What it missed is compacted away before it is connected again.
 #[test]
-fn a_waiter_whose_message_was_compacted_away_looks_once_it_watches_again() {
+fn a_waiter_whose_message_was_compacted_away_reads_the_store_once_it_watches_again() {
     if !server::is_installed() {
         return;
     }
@@ -274,7 +274,7 @@ fn a_waiter_whose_message_was_compacted_away_looks_once_it_watches_again() {
             let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
             etcd.compact(newest, None).await.unwrap();
         };
-        missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, compact)
+        missed::a_waiter_that_missed_a_message_reads_the_store_once_reconnected(&holder, &waiter, &proxy, compact)
             .await;
     });
 }

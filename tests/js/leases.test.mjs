@@ -179,7 +179,7 @@ test("an aborted signal asks for nothing; one that aborts later does nothing", a
   await leases.close();
 });
 
-test("a signal that aborts with the time-out of another request is told as it is", async () => {
+test("a request whose signal aborts with the time-out error of another request rejects with that error", async () => {
   const leases = await openManager();
   const lease = await leases.acquire("notes");
   const reason = await leases.acquire("notes", { timeoutMs: 0 }).catch((error) => error);
@@ -334,7 +334,7 @@ test("a copy of a lease fails: it would be none", async () => {
   await leases.close();
 });
 
-test("a lease is held for at most as long as was asked, or as long as it is not renewed", async () => {
+test("a lease is lost after maxHoldMs, and if it is not renewed", async () => {
   const leases = await openManager({ leaseMs: 1_000 });
   // A lease alone does not keep Node.js from ending, even if its loss is awaited.
   const keeper = setInterval(() => {}, 60_000);

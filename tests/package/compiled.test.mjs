@@ -47,7 +47,7 @@ for (const [compiler, modules] of Object.entries(COMPILERS)) {
   for (const lib of LIBS) compiles(compiler, BUNDLER, lib, "sample.mts");
 }
 
-test("the lines that the guide on frameworks gives to users of TypeScript compile", { skip: lacksBundlers }, () => {
+test("the TypeScript lines in the guide on frameworks compile", { skip: lacksBundlers }, () => {
   const guide = readFileSync(join(root, "docs/frameworks.md"), "utf8");
   const [, lines] = guide.match(/Code that TypeScript has compiled\s+needs these lines[^`]*```js\n([^]*?)```/);
   writeFileSync(join(folder, "symbols.mts"), lines);

@@ -149,12 +149,12 @@ fn what_is_said_before_the_connection_stands_is_said_then() {
 }
 
 #[test]
-fn a_waiter_that_missed_a_message_looks_once_it_listens_again() {
+fn a_waiter_that_missed_a_message_reads_the_store_once_it_listens_again() {
     on_server("signals_missed", |place| async move {
         let holder = patient(&place).await;
         let proxy = place.proxy();
         let waiter = patient(&place.behind(proxy.port)).await;
-        missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, async || {})
+        missed::a_waiter_that_missed_a_message_reads_the_store_once_reconnected(&holder, &waiter, &proxy, async || {})
             .await;
     });
 }

@@ -260,7 +260,7 @@ async fn who_may_not_read_the_settings_is_told_that_they_are_unchecked() {
 
 /// A user that Redis 7 made hears nothing unless it is granted channels.
 #[tokio::test]
-async fn who_may_not_subscribe_is_told_that_nothing_is_heard() {
+async fn a_user_that_may_not_subscribe_gets_a_warning() {
     let Some(server) = Server::start(&[]) else { return };
     let told = Told::default();
     let _listens = set_default(told.clone());

@@ -254,12 +254,12 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_missed_a_message_looks_once_it_is_subscribed_again() {
+async fn a_waiter_that_missed_a_message_reads_the_store_once_it_has_subscribed_again() {
     let Some(server) = shared() else { return };
     let proxy = proxy_before(server.port());
     let open = async |client: &Client| context(client, "missed").await.1.lease(LONG_LEASE).build().unwrap();
     let (holder, waiter) = (open(&server.client()).await, open(&client_of(&proxy)).await);
-    missed::a_waiter_that_missed_a_message_looks_once_it_is_connected_again(&holder, &waiter, &proxy, async || {})
+    missed::a_waiter_that_missed_a_message_reads_the_store_once_reconnected(&holder, &waiter, &proxy, async || {})
         .await;
 }
 

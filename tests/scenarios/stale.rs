@@ -270,7 +270,7 @@ fn a_thief_that_was_robbed_unheard_does_not_steal_again() {
 
 /// Its lease was granted and stolen before its task ran again.
 #[test]
-fn a_thief_that_was_robbed_before_its_task_ran_does_not_steal_again() {
+fn a_thief_whose_lease_was_stolen_before_its_task_ran_does_not_steal_again() {
     everywhere(async |world| {
         let (holder, (two, _)) = (world.tab(), slow(world));
         let _robbed = holder.leases.lock("k").acquire().await.unwrap();

@@ -60,21 +60,21 @@ fn told_of(errno: Errno) -> Option<String> {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_told_as_such() {
+fn the_error_names_a_quota_that_is_used_up() {
     let Some(said) = told_of(Errno::EDQUOT) else { return };
     assert!(said.starts_with("Quota: ") && said.contains("raise the quota"), "{said}");
 }
 
 /// As after an error of the disk.
 #[test]
-fn a_file_system_that_becomes_read_only_is_told_as_such() {
+fn the_error_names_a_file_system_that_became_read_only() {
     let Some(said) = told_of(Errno::EROFS) else { return };
     assert!(said.contains("read-only") && said.contains("mount it for writing"), "{said}");
 }
 
 #[test]
-fn a_file_on_a_read_only_file_system_is_told_as_such() {
-    let Some(disk) = SmallDisk::mount("disks::a_file_on_a_read_only_file_system_is_told_as_such") else { return };
+fn opening_a_file_names_a_read_only_file_system() {
+    let Some(disk) = SmallDisk::mount("disks::opening_a_file_names_a_read_only_file_system") else { return };
     Runtime::new().unwrap().block_on(SqliteStore::open(file(&disk.0)).unwrap().close());
     let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
     assert!(mounted.is_ok_and(|status| status.success()), "it is mounted anew");
@@ -87,8 +87,8 @@ fn a_file_on_a_read_only_file_system_is_told_as_such() {
 
 /// SQLite makes its log and the index of that anew, and says only that it failed.
 #[test]
-fn a_file_on_a_full_disk_is_told_as_such() {
-    let Some(disk) = SmallDisk::mount("disks::a_file_on_a_full_disk_is_told_as_such") else { return };
+fn opening_a_file_names_a_full_disk() {
+    let Some(disk) = SmallDisk::mount("disks::opening_a_file_names_a_full_disk") else { return };
     Runtime::new().unwrap().block_on(SqliteStore::open(file(&disk.0)).unwrap().close());
     fs::write(disk.0.join("ballast"), vec![0; 1 << 20]).expect_err("the disk is small");
     for path in [file(&disk.0), disk.0.join("new.db")] {

@@ -25,7 +25,7 @@ async fn hand_over(holder: &LeaseManager, waiter: &LeaseManager, before_release:
 
 /// The proxy stands between the waiter and the server. Both contexts have long leases: without a message, the waiter looks at its next
 /// heartbeat only. `meanwhile` runs between the release and the cut.
-pub(crate) async fn a_waiter_that_missed_a_message_looks_once_it_is_connected_again(
+pub(crate) async fn a_waiter_that_missed_a_message_reads_the_store_once_reconnected(
     holder: &LeaseManager,
     waiter: &LeaseManager,
     proxy: &Proxy,

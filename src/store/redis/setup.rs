@@ -15,8 +15,8 @@ const UNCHECKED: &str = "Redis does not tell its maxmemory-policy, so nobody has
     as Ephemeral; grant its user CONFIG|GET";
 /// Logged once if the user may not subscribe. Since version 7, Redis gives a new user access to no channels. Waiters are still granted
 /// their leases, only later.
-const DEAF: &str = "Redis does not let its user subscribe, so no messages are heard, and a lease is granted up to a heartbeat late; grant \
-    the user +subscribe, and the channels that begin with the prefix in braces, as in &{leasehold}:*";
+const DEAF: &str = "the Redis user may not subscribe, so no messages arrive, and a lease is granted up to a heartbeat late; grant the user \
+    +subscribe, and the channels that begin with the prefix in braces, as in &{leasehold}:*";
 
 /// What a server told of itself.
 pub(super) struct Found {

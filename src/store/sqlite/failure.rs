@@ -17,10 +17,10 @@ const RECOVERS: &str =
     "another process was rebuilding the index of the SQLite file's log (-shm) until the time limit; try again";
 
 const FULL: &str = "there is no room left on the disk of the SQLite file; free some space";
-const QUOTA: &str = "a quota is used up on the disk of the SQLite file: of this user, of a group or of a folder; free some space, or raise \
+const QUOTA: &str = "a disk quota of this user, of a group or of a folder is used up where the SQLite file is; free some space, or raise \
     the quota";
-const MOUNTED: &str = "the file system of the SQLite file is read-only, and everybody who takes leases needs to write; mount it for \
-    writing, and see the system's log if it was: an error of the disk makes it read-only";
+const MOUNTED: &str = "the file system of the SQLite file is read-only, and a process that takes leases must write to it; mount it for \
+    writing, or see the system's log if it was: a disk error makes it read-only";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]

@@ -267,7 +267,7 @@ fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_
 
 /// The message of its grant may have been lost.
 #[test]
-fn whoever_waits_looks_once_the_store_was_connected_to_anew() {
+fn a_waiter_reads_the_store_once_it_has_reconnected() {
     let mut script = Script::new();
     let request = script.queue(1, 100);
     script.input(Input::Recheck);

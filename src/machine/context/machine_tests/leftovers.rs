@@ -36,7 +36,7 @@ impl Served {
 
 /// The new server lists the lease as it was shared. Its session lives, so nobody else may remove it.
 #[test]
-fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_guard_goes() {
+fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_guard_is_dropped() {
     let (mut served, before) = Served::shares();
     served.upgrade();
     served.records = before;
@@ -45,7 +45,7 @@ fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_guard_goes()
 }
 
 #[test]
-fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_loss_is_told() {
+fn an_upgrade_that_a_failover_undid_leaves_no_shared_lease_when_its_loss_is_reported() {
     let (mut served, before) = Served::shares();
     served.upgrade();
     served.records = before;
@@ -100,7 +100,7 @@ impl Script {
 
 /// If this context then died, others would wait for all of the longer lease.
 #[test]
-fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
+fn an_extension_for_one_guard_does_not_lengthen_the_lease_of_the_next() {
     for ends in 0..4 {
         let mut served = Served::new();
         let max_hold_ms = (ends == 2).then_some(1_000);
@@ -128,7 +128,7 @@ fn what_one_guard_wanted_to_be_sure_of_lengthens_no_lease_of_the_next() {
 
 /// The store may work again, and others may take the lease soon.
 #[test]
-fn a_heartbeat_that_was_to_be_tried_again_is_not_put_off_when_the_doubt_begins() {
+fn a_retry_of_a_heartbeat_is_not_postponed_when_the_doubt_begins() {
     for offset_ms in 0..40 {
         let mut script = Script::holding();
         // This shifts the times of the attempts.

@@ -285,7 +285,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "rule k",
         "a thief whose task is late robs the later thief",
-        Scenario("stale::a_thief_that_was_robbed_before"),
+        Scenario("stale::a_thief_whose_lease_was_stolen_before"),
         &[edit("src/client/request.rs", "LostReason::Stolen) if wish.steal", "LostReason::Stolen) if false")],
     ),
 ];

@@ -173,7 +173,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P4",
         "a context that begins to doubt puts off the heartbeat that was to be tried again",
-        Rule("leftovers::a_heartbeat"),
+        Rule("leftovers::a_retry_of_a"),
         &[edit(
             "src/machine/context/session/belief.rs",
             "        if asked {\n            self.lose_locks(now);",
@@ -189,7 +189,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "S13",
         "a lease stays as long as an earlier guard wanted it, if it was handed on",
-        Rule("leftovers::what_one_guard"),
+        Rule("leftovers::an_extension_for"),
         &[edit(
             "src/machine/context/hold.rs",
             "            self.session.end_extension(slot);\n        }\n",
@@ -199,7 +199,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "S13",
         "a lease stays as long as an earlier guard wanted it, if that guard ran out",
-        Rule("leftovers::what_one_guard"),
+        Rule("leftovers::an_extension_for"),
         &[edit(
             "src/machine/context/hold.rs",
             "        self.session.end_extension(slot);\n        // Usually",
