@@ -52,9 +52,9 @@ pub enum Lifecycle {
     Shown,
 }
 
-/// Who is told what the platform does to the context.
+/// Receives what the platform does to the context.
 pub trait LifecycleWatcher: MaybeSendSync {
-    /// Takes note. What is not done when this returns may never be done.
+    /// The platform did this. Work that is not done when this returns may never be done.
     fn lifecycle(&self, event: Lifecycle);
 }
 
@@ -108,7 +108,7 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
 
     /// An executor for a second place, such as another runtime, in which this context was used. If the caller is in the place where the
     /// context was used first, it is for the other place that used it last; else it is for the first one. `None` if there is no second
-    /// place. The driver sets its timer here and there, because either may end or stand still.
+    /// place. The driver sets its timer in both places, because either may end or stall.
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
         None
     }
@@ -121,7 +121,7 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     }
 
     /// Tells whether a timer that another timer's task sets may ring much later than other timers, as in a hidden page. If so, the driver
-    /// sets its timer anew whenever the store answers, at the cost of a task.
+    /// sets its timer again whenever the store answers, at the cost of a task.
     fn delays_chained_timers(&self) -> bool {
         false
     }

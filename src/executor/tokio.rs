@@ -206,22 +206,20 @@ impl TokioExecutor {
         }
     }
 
-    /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
-    /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
-    /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had, such as in a
-    /// runtime without I/O; call `enable_all()` on its `Builder`. Tokio tells that only by a panic. It is caught here, but the panic hook
-    /// has printed tokio's message by then.
-    ///
-    /// The same holds of every later Ctrl-C and SIGTERM, until the process ends, because tokio cannot give a signal back. So a program
-    /// whose own work may hang should wait for a second signal, and end itself at it:
+    /// Completes when Ctrl-C or SIGTERM asks the process to stop: for [`LeaseManager::close_when`](crate::LeaseManager::close_when). From
+    /// its first poll on, the signal no longer ends the process by itself: the program has to end when its leases are released. The future
+    /// stays pending where signals are not available, such as in a runtime without I/O; call `enable_all()` on its `Builder`. Tokio reports
+    /// that only by a panic. It is caught here, but the panic hook has printed tokio's message by then.
+    /// The same holds for every later Ctrl-C and SIGTERM, until the process ends, because tokio cannot restore a signal's default action.
+    /// So a program whose own work may hang should wait for a second signal, and then exit:
     ///
     /// ```no_run
     /// # use leasehold::executor::TokioExecutor;
     /// # async fn example() {
     /// tokio::spawn(async {
-    ///     TokioExecutor::shutdown_signal().await;    // the leases are given back meanwhile, by `close_when`
+    ///     TokioExecutor::shutdown_signal().await;    // `close_when` releases the leases meanwhile
     ///     TokioExecutor::shutdown_signal().await;
-    ///     std::process::exit(130);                   // whoever sent it twice does not want to wait
+    ///     std::process::exit(130);                   // a user who sends it twice does not want to wait
     /// });
     /// # }
     /// ```

@@ -32,18 +32,17 @@ use crate::executor::{MaybeSendSync, Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
-/// How contexts tell each other what happened, and see each other die.
+/// How contexts notify each other of what happened, and detect each other's deaths.
 ///
 /// # Behavior
 /// * A message MAY arrive late, twice, out of order or never. It goes to the session that it
 ///   [concerns](crate::machine::Body::recipient), or to every awake context but its sender.
-/// * The beacon of a session that [`wake`](Self::wake) raised MUST be seen standing by every watcher until
-///   [`rest`](Self::rest), or until the context dies; after that it MUST be seen gone, for ever.
+/// * Every watcher MUST see the beacon of a session that [`wake`](Self::wake) raised until [`rest`](Self::rest), or until the context dies;
+///   after that every watcher MUST see it gone, for ever.
 /// * A watch MUST report [`Notice::BeaconGone`] only if the beacon was absent at a moment after the watch was placed, and
 ///   if that absence proves the context dead or at rest. It MUST report that once.
-/// * No method blocks, and none fails: what the platform lacks does not happen.
-///
-/// The module `contract` (feature `test-util`) holds these rules as tests for any signals, over two processes too.
+/// * No method blocks, and none fails: if the platform lacks something, the method does nothing.
+/// The module `contract` (feature `test-util`) tests these rules for any signals, also over two processes.
 ///
 /// A `Box<dyn Signals>` is signals, too; and so is an `Arc` of signals, or in a browser an `Rc`.
 pub trait Signals: MaybeSendSync + Debug + 'static {
@@ -59,8 +58,7 @@ pub trait Signals: MaybeSendSync + Debug + 'static {
     fn rest(&self);
 
     /// The same, at the end of a session that the store may still name: its end could not be written, or nobody knows whether it was.
-    /// Whoever watches for the beacon from now on SHOULD see at once that it is gone, and not only after a while. Unless it is
-    /// overridden, it is [`rest`](Self::rest).
+    /// Any later watcher of the beacon SHOULD see at once that it is gone, and not only after a while. The default is [`rest`](Self::rest).
     fn fall(&self) {
         self.rest();
     }
@@ -74,8 +72,8 @@ pub trait Signals: MaybeSendSync + Debug + 'static {
     /// Ends a watch.
     fn unwatch(&self, watch: u64);
 
-    /// Whether a beacon that was gone when its watch began is reported within 250 ms. Otherwise a context does not take a beacon for
-    /// standing because nothing was reported. Unless it is overridden, it is true.
+    /// Whether a beacon that was gone when its watch began is reported within 250 ms. If not, a context does not conclude from the lack of
+    /// a report that a beacon exists. The default is true.
     fn shows_deaths_at_once(&self) -> bool {
         true
     }
@@ -89,7 +87,7 @@ pub enum Beacons {
     /// The contexts of this process that share the store of [`Reach::Process`] with this number.
     Process(u64),
     /// The contexts of this machine that share the store of [`Reach::Machine`] with this directory, which is an absolute path. For any
-    /// other store nothing says that all who share it look into this directory, or that they run on this machine.
+    /// other store it is not certain that all who share it use this directory, or that they run on this machine.
     #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     Machine(String),
     /// All contexts that share the store, in whatever process or on whatever machine they run.
@@ -109,7 +107,7 @@ impl Beacons {
     }
 }
 
-/// Who is told what signals bring.
+/// Receives what signals bring.
 pub trait Inbox: MaybeSendSync {
     /// Takes a notice. It may call back into the [`Signals`] that brought it.
     fn notice(&self, notice: Notice);
@@ -118,11 +116,11 @@ pub trait Inbox: MaybeSendSync {
 /// What a signal brings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// Another context says something.
+    /// A message of another context.
     Message(Message),
-    /// This context's own beacon stands.
+    /// This context's own beacon is raised.
     BeaconStands(SessionId),
-    /// This context's own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
+    /// This context's own beacon is gone, or will never be raised, although nobody lowered it: the platform removed it.
     BeaconLost(SessionId),
     /// A connection to the store was replaced by another one. Messages may have been lost meanwhile, and the server may have lost its
     /// latest writes, for example because a replica took over. The context then verifies each grant that it holds, reads the state of its

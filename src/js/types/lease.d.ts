@@ -3,8 +3,8 @@
 /**
  * A lease that is held.
  *
- * Holding it is no proof: if a page is paused for longer than its lease, another context may take over. {@link fence Fence}
- * what two holders must never both write, or send the {@link token} with it to a server that refuses smaller tokens.
+ * The object does not prove that the lease is still held: if a page is paused for longer than its lease, another context may take over.
+ * {@link fence Fence} what two holders must never both write, or send the {@link token} with it to a server that refuses smaller tokens.
  *
  * A lease stays in its context: `postMessage()` and `structuredClone()` refuse it by a `DataCloneError`. Send its {@link key} and
  * its {@link token} instead, and let the context that holds it renew and release it.
@@ -24,13 +24,13 @@ export class Lease {
   /** How the key is held. */
   readonly mode: LeaseMode;
 
-  /** Whether the lease is held, by this page's own clock and with a margin. Asks nobody. */
+  /** Whether the lease is held, by this page's own clock and with a margin. This does not ask the store. */
   readonly valid: boolean;
 
   /** How long the lease is certain to last unless it is renewed; 0 if it is lost, released or in doubt. */
   readonly remainingMs: number;
 
-  /** When the lease runs out unless it is renewed, in ms since 1970; the present time if it is not {@link valid}. */
+  /** When the lease expires unless it is renewed, in ms since 1970; the current time if it is not {@link valid}. */
   readonly expiresAt: number;
 
   /**
@@ -66,25 +66,25 @@ export class Lease {
    */
   readonly changedHands: boolean;
 
-  /** Call it when you have read anew what was out of date: {@link changedHands} turns `false`. Does nothing after the release. */
+  /** Sets {@link changedHands} to `false`. Call it when you have read the data again. Does nothing after the release. */
   clearChanged(): void;
 
   /**
    * Asks the store whether the lease is still held, and renews it.
    *
-   * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and nothing changes.
-   * If the store refuses the renewal for good, as the message says, and always for `Quota`, all leases of the manager are lost as
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and its state does not change. If
+   * the store refuses the renewal for good, as the message says, and always for `Quota`, all leases of the manager are lost as
    * `StoreFailed`.
    */
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, regardless of its other renewals. `maxHoldMs` still ends it. A manager
-   * renews all its leases together, to the same time. So until this one is released, the others last as long, too.
+   * Makes the lease last at least this long from now, regardless of other renewals. `maxHoldMs` still ends it. A manager renews all its
+   * leases together, to the same time. So until this one is released, the others last as long, too.
    *
-   * If the page then stands still for more than one or two heartbeats (5 s to 10 s with the default times), the manager cannot tell
-   * whether its clock stood still as well. So {@link valid} is `false` right after the pause, although the lease is held, until the store
-   * has answered, about a millisecond later. Ask `await lease.verify()` there.
+   * If the page is then paused for more than one or two heartbeats (5 s to 10 s with the default times), the manager cannot tell whether
+   * its clock stopped as well. So {@link valid} is `false` right after the pause, although the lease is held, until the store has answered,
+   * about a millisecond later. Call `await lease.verify()` there.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
@@ -97,10 +97,9 @@ export class Lease {
   extend(ms: number): Promise<void>;
 
   /**
-   * Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody in
-   * the queue. Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it
-   * is. If the lease was requested with `share: true`, later shared requests of this manager that also set it join the lease even after the
-   * upgrade.
+   * Turns a shared lease into an exclusive one: waits until all others who share the key have released it, ahead of everybody in the queue.
+   * Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it is. If the lease was
+   * requested with `share: true`, later shared requests of this manager that also set it join the lease even after the upgrade.
    *
    * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
    * fails.
@@ -110,8 +109,8 @@ export class Lease {
    * `AbortSignal.timeout(ms)` where that may happen.
    *
    * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for ever.
-   * {@link release} this lease, so that the other can go on. The code is the same if an earlier `upgrade()` of this lease is still under
-   * way: await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
+   * {@link release} this lease, so that the other holder can continue. The code is the same if an earlier `upgrade()` of this lease is
+   * still under way: await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { mode: "shared" });
@@ -142,12 +141,11 @@ export class Lease {
    * `InvalidOptions`, and what the transaction committed stays written.
    *
    * The check begins at the call, before any request that you make afterwards in the transaction. If you await it, you can go on in the
-   * same transaction. If you do not, your writes are undone all the same when the lease is not current, but your code may fail with that
-   * `InvalidStateError` before it hears of `LeaseLost`. You may release the lease before the transaction has ended: the browser runs the
-   * transaction first, then the release. Keep the transaction short, under a third of the lease: renewals wait behind it.
-   * The transaction's own `commit()` waits for the check, and until then the transaction still accepts requests.
-   * `IDBTransaction.prototype.commit.call(transaction)` does not wait, and no `commit()` does if two copies of this package are
-   * loaded.
+   * same transaction. If you do not, your writes are still undone when the lease is not current, but your code may fail with that
+   * `InvalidStateError` before it learns of `LeaseLost`. You may release the lease before the transaction has ended: the browser runs the
+   * transaction first, then the release. Keep the transaction short, under a third of the lease: renewals wait behind it. The transaction's
+   * own `commit()` waits for the check, and until then the transaction still accepts requests.
+   * `IDBTransaction.prototype.commit.call(transaction)` does not wait, and no `commit()` does if two copies of this package are loaded.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
@@ -164,11 +162,10 @@ export class Lease {
   fence(transaction: OpenTransaction, options?: FenceOptions): Promise<void>;
 
   /**
-   * Gives the lease back, and tells whether it was still held. The release begins at the call. Calling it again gives the
-   * same answer.
+   * Releases the lease, and tells whether it was still held. The release begins at the call. A second call gives the same answer.
    *
-   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. If the lease
-   * lingers (see `lingerMs`), `release()` does not ask the store, so it does not throw `Store`. A loss is no error.
+   * @throws {LeaseError} `Store` if the store does not answer; then the lease expires by itself. If the lease lingers (see `lingerMs`),
+   * `release()` does not ask the store, so it does not throw `Store`. A loss is no error.
    */
   release(): Promise<ReleaseOutcome>;
 

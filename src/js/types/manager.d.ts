@@ -45,14 +45,14 @@ export class LeaseManager extends EventTarget {
    * database can be {@link Lease.fence fenced}. {@link createStore} makes the object store; with Dexie, declare
    * `leasehold: ""` in `stores()`.
    *
-   * Leave the rows of `leasehold` alone. If a script clears the object store by hand, a holder believes in its lease until its
-   * next heartbeat, and then loses it as `StoreCleared`. Until then another context may be granted the same lease. The old
-   * holder's fenced writes are refused at once. Tokens go on growing as long as the clock is not behind the last grant.
+   * Leave the rows of `leasehold` alone. If a script clears the object store by hand, a holder considers its lease valid until its next
+   * heartbeat, and then loses it as `StoreCleared`. Until then another context may be granted the same lease. The old holder's fenced
+   * writes are refused at once. Tokens go on growing as long as the clock is not behind the last grant.
    *
-   * The database stays yours: closing the manager does not close it, and its `versionchange` event is left to you. When you
-   * close it (for example to let another tab upgrade it), or the browser does, the leases are lost at once as
-   * `StoreFailed`, waiters in other contexts are granted them at once, and requests fail: attach a new manager to the next
-   * connection. A write that is fenced but not yet checked by then is not committed.
+   * The database stays yours: closing the manager does not close it, and you handle its `versionchange` event. When you close it (for
+   * example to let another tab upgrade it), or the browser does, the leases are lost at once as `StoreFailed`, waiters in other contexts
+   * are granted them at once, and requests fail: attach a new manager to the next connection. A write that is fenced but not yet checked by
+   * then is not committed.
    *
    * @param db An `IDBDatabase`, or what `openDB` of idb gives, or a Dexie database that is open.
    * @throws {LeaseError} `InvalidOptions`, for example if the database is closed, or the object store is missing or has a
@@ -70,10 +70,10 @@ export class LeaseManager extends EventTarget {
   ): Promise<T>;
 
   /**
-   * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: their next
-   * request creates the database anew. A lease that is granted between the check and the deletion is lost
-   * (`StoreCleared`), and its `valid` turns false before the database is gone. Tokens go on growing, by the clock. Leases
-   * in memory (`store: "memory"`) are not affected: they end with the page or the process.
+   * Deletes the leases and locks of a name, and their database, if nobody holds any. Open managers remain usable: their next request
+   * creates the database again. A lease that is granted between the check and the deletion is lost (`StoreCleared`), and its `valid` turns
+   * false before the database is gone. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not affected: they end
+   * with the page or the process.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
    * `Store` after 5 s if another connection keeps the database open; the browser may still delete it when that one is
@@ -98,14 +98,13 @@ export class LeaseManager extends EventTarget {
   /**
    * Waits for the lease of a key: by priority, then first come, first served.
    *
-   * All requests of this manager for one key and mode have one position in the queue, with the largest priority among them.
-   * While other contexts wait, the manager may go on handing the lease to its own next request for at most 50 ms after the
-   * grant, and at most 32 times. Then its requests that still wait go to the end of the queue together, however long they
-   * have waited.
+   * All requests of this manager for one key and mode share one position in the queue, with the largest priority among them. While other
+   * contexts wait, the manager may pass the lease to its own next request for at most 50 ms after the grant, and at most 32 times. Then its
+   * requests that still wait move to the end of the queue together, however long they have waited.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
-   * `Unsupported`, `Quota`, `Store`. When `signal` aborts, its reason instead, as it is; then the request is withdrawn.
+   * `Unsupported`, `Quota`, `Store`. When `signal` aborts, the request is withdrawn, and the promise rejects with the signal's reason.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { timeoutMs: 5_000, info: "autosave" });
@@ -115,9 +114,9 @@ export class LeaseManager extends EventTarget {
   acquire(key: string, options?: AcquireOptions): Promise<Lease>;
 
   /**
-   * Tries once: `null` if the key is taken. A holder that uses the key says so at once. If none answers, this takes
-   * 30 ms, or up to 280 ms where there are Web Locks, which show its death. In a hidden page it may take a second or more, because
-   * browsers, above all Firefox, delay the timers of such a page.
+   * Tries once, and resolves with `null` if the key is taken. A holder that uses the key answers at once. If none answers, this takes 30
+   * ms, or up to 280 ms where there are Web Locks, which show its death. In a hidden page it may take a second or more, because browsers,
+   * above all Firefox, delay the timers of such a page.
    *
    * If the store is silent, it fails with `Store` after about three times the `storeTimeoutMs` of the manager, up to six times if the
    * manager holds leases: 15 s to 30 s with the default times.
@@ -133,10 +132,10 @@ export class LeaseManager extends EventTarget {
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>;
 
   /**
-   * Waits for the leases of several keys, each in its own mode: all of them or none. When all are free it takes one
-   * transaction. Otherwise it waits for one after the other, in an order that is the same for everybody, so that two such
-   * requests never wait for each other. What it holds meanwhile shows in {@link status}, and is released on failure,
-   * time-out, abort or loss. With `timeoutMs: 0` it tries once.
+   * Waits for the leases of several keys, each in its own mode: all of them or none. When all are free it takes one transaction. Otherwise
+   * it waits for one after the other, in an order that is the same for everybody, so that two such requests never wait for each other.
+   * Leases that it holds meanwhile show in {@link status}, and are released on failure, time-out, abort or loss. With `timeoutMs: 0` it
+   * tries once.
    *
    * @param keys 1 to 1000 keys, each once.
    * @throws {LeaseError} as {@link acquire} does; the message names a key or an option that does not fit by its place, such
@@ -154,9 +153,9 @@ export class LeaseManager extends EventTarget {
   acquireAll(keys: readonly LeaseItem[], options?: AcquireAllOptions): Promise<LeaseGroup>;
 
   /**
-   * Takes the lease from whoever holds it, ahead of everybody who waits. The old holder loses its lease as `Stolen`: at once if
-   * it is reachable, else at its next heartbeat. Until then it believes in its lease: two contexts may act at the same time,
-   * while tokens grow and {@link Lease.fence fences} hold.
+   * Takes the lease from its holder, ahead of everybody who waits. The old holder loses its lease as `Stolen`: at once if it is reachable,
+   * else at its next heartbeat. Until then it considers its lease valid: two contexts may act at the same time. Tokens still grow, and
+   * {@link Lease.fence fences} still refuse the old holder's writes.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
    * @example
@@ -167,9 +166,9 @@ export class LeaseManager extends EventTarget {
   steal(key: string, options?: StealOptions): Promise<Lease>;
 
   /**
-   * Waits for the lease, does the work, gives the lease back. Resolves with what the work returned, or rejects with what it
-   * threw, once the lease is released: the next request finds the key free. A silent store delays that by at most a lease and
-   * two store time-outs. With `lingerMs`, this manager counts the lease as released at once, and tells the store later.
+   * Waits for the lease, does the work, releases the lease. Resolves with what the work returned, or rejects with what it threw, once the
+   * lease is released: the next request finds the key free. A silent store delays that by at most a lease and two store time-outs. With
+   * `lingerMs`, this manager counts the lease as released at once, and tells the store later.
    *
    * If the lease is lost meanwhile, `lease.signal` aborts, and the work goes on: it decides what to do. With
    * `onLost: "abort"` the promise rejects at once with the reason of `lease.signal`; a promise cannot be stopped, so work
@@ -187,8 +186,7 @@ export class LeaseManager extends EventTarget {
   run<T>(key: string, options: RunOptions | undefined, work: Work<T>): Promise<T>;
 
   /**
-   * Like {@link run}, but tries once, and says whether the lease was lost meanwhile. If the key is taken, the work is not
-   * begun.
+   * Like {@link run}, but tries once, and says whether the lease was lost meanwhile. If the key is taken, it does not begin the work.
    *
    * @throws {LeaseError} as {@link tryAcquire} does; with `onLost: "abort"` also `LeaseLost`.
    * @example
@@ -202,15 +200,14 @@ export class LeaseManager extends EventTarget {
   tryRun<T>(key: string, options: TryRunOptions | undefined, work: Work<T>): Promise<TryRunOutcome<T>>;
 
   /**
-   * Campaigns for a key, leads as long as its lease is held, and campaigns anew after a loss. Each lead is a new lease with a
-   * larger token, and begins the work again; when the work ends, the lead is released, and the promise resolves with what the work
-   * returned.
+   * Campaigns for a key, leads as long as its lease is held, and campaigns again after a loss. Each lead is a new lease with a larger
+   * token, and starts the work again. When the work ends, the lead is released, and the promise resolves with what the work returned.
    *
-   * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
-   * Its outcome is ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the
-   * promise rejects, both with its reason. The promise settles only when the lease is released, as with {@link run}.
+   * The work of a lost lead may still be under way when the next lead begins: it has to stop when `lease.signal` aborts. Its outcome is
+   * ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the promise rejects, both with its
+   * reason. The promise settles only when the lease is released, as with {@link run}.
    *
-   * A campaign goes on while the store fails, if trying again may help, and the console warns once of each cause.
+   * If the store fails but trying again may help, the campaign continues, and the console warns once of each cause.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`, and for `Store` if trying again may help. What the work throws while
    * it leads, as it is.
@@ -226,8 +223,8 @@ export class LeaseManager extends EventTarget {
   elect<T>(key: string, options: ElectOptions | undefined, work: Work<T>): Promise<T>;
 
   /**
-   * Who leads: who holds the key exclusively, or `null`. See {@link elect}. A leader whose tab was closed may be named until
-   * somebody asks for the key.
+   * Who leads: who holds the key exclusively, or `null`. See {@link elect}. A leader whose tab was closed may be named until somebody
+   * requests the key.
    *
    * @throws {LeaseError} as {@link status} does.
    * @example
@@ -239,7 +236,7 @@ export class LeaseManager extends EventTarget {
   leader(key: string): Promise<HolderStatus | null>;
 
   /**
-   * Looks at a key: who holds it, who waits.
+   * Reads who holds a key, and who waits for it.
    *
    * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
    * @example
@@ -251,7 +248,7 @@ export class LeaseManager extends EventTarget {
   status(key: string): Promise<LeaseStatus>;
 
   /**
-   * Looks at all keys that begin with `prefix` and are held or waited for, in order.
+   * Reads all keys that begin with `prefix` and are held or waited for, in order.
    *
    * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
    * @example
@@ -261,7 +258,7 @@ export class LeaseManager extends EventTarget {
    */
   list(prefix?: string): Promise<LeaseStatus[]>;
 
-  /** What this manager did so far. Asks nobody. */
+  /** What this manager has done so far. This does not ask the store. */
   stats(): LeaseStats;
 
   /**
@@ -300,9 +297,8 @@ export class LeaseManager extends EventTarget {
   ): void;
 
   /**
-   * Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Leases that are
-   * held are lost with the reason `Closed`. It ends within two store time-outs, after every request that it withdraws has
-   * rejected. Closing again does nothing.
+   * Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Leases that are held are lost with the
+   * reason `Closed`. It ends within two store time-outs, after every request that it withdraws has rejected. Closing again does nothing.
    */
   close(): Promise<void>;
 

@@ -8,14 +8,14 @@ export interface LeaseStatus {
   lastToken: number;
   /**
    * Who holds it: one exclusively, or several who share it. A context that keeps an unused lease for `lingerMs` is shown, too;
-   * the manager that you ask gives its own back before it looks.
+   * the manager that you ask releases its own first.
    */
   holders: HolderStatus[];
-  /** Who waits, the next first. Requests that wait for a lease of their own context are not shown. */
+  /** Who waits, in order. Requests that wait for a lease of their own context are not shown. */
   queue: WaiterStatus[];
   /**
-   * How many entries of `queue` stand before that of the manager that was asked. `null` if it has none: its requests wait for
-   * nothing, or only for a lease of its own.
+   * How many entries of `queue` are ahead of that of this manager. `null` if it has none: its requests wait for nothing, or only for a
+   * lease of its own.
    */
   position: number | null;
 }
@@ -30,7 +30,7 @@ export interface ContextStatus {
   instance: string;
   /** How it holds the key, or will. */
   mode: LeaseMode;
-  /** The `info` of the request with which the context asked the store; a later one that is handed its lease does not change it. */
+  /** The `info` of the request that the store received. If the context passes the lease to its next request, this does not change. */
   info: string;
 }
 
@@ -44,17 +44,16 @@ export interface WaiterStatus extends ContextStatus {
 export interface HolderStatus extends ContextStatus {
   /** The first token of its grant. */
   token: number;
-  /** When the lease runs out unless it is renewed, in ms since 1970 by the holder's clock: for display only. */
+  /** When the lease expires unless it is renewed, in ms since 1970 by the holder's clock: for display only. */
   expiresAt: number;
 }
 
-/** What a manager did so far. */
+/** What a manager has done so far. */
 export interface LeaseStats {
   /** Leases that were granted. */
   granted: number;
   /**
-   * How often a request had to queue in the store. One that queues anew, because its context has handed the lease on, counts
-   * again.
+   * How often a request had to queue in the store. A request that queues again, because its context has passed the lease on, counts again.
    */
   waited: number;
   /** Renewals that were sent. */

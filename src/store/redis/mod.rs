@@ -52,7 +52,7 @@ pub use servers::RedisServers;
 
 /// A server that takes longer is not connected to.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What the names of our keys and channels begin with, if nobody chooses.
+/// The default prefix of the names of our keys and channels.
 const PREFIX: &str = "leasehold";
 
 /// Leases in Redis or Valkey, for programs on any machine that can reach it.
@@ -74,18 +74,17 @@ const PREFIX: &str = "leasehold";
 ///   itself must not contain braces. While the slot is migrated, requests fail as
 ///   [`StoreErrorKind::Unavailable`](crate::machine::StoreErrorKind), with nothing written, if one of the keys has moved and another has
 ///   not.
-/// * **A failover to a replica may lose the latest writes**, whatever the durability and whoever starts it, and the grant of
-///   a lease with them. Two contexts may then believe that they hold it, until the first one has reconnected and
-///   learned of the loss, soon after its next heartbeat at the latest. Once the second one has the lease, a fenced
-///   [`script`](Self::script) runs for it only.
-/// * A transaction that others have overtaken twice reserves its records for its next try, for a second at most by the server's clock. So
-///   a context that is far from the server acquires a key although near ones write its record all the time. A user who may not ask the
-///   server for the `TIME` makes no reservations.
+/// * **A failover to a replica may lose the latest writes**, whatever the durability and the cause, and with them the grant of a lease. Two
+///   contexts may then believe that they hold it, until the first one has reconnected and learned of the loss, soon after its next
+///   heartbeat at the latest. Once the second one has the lease, fenced [scripts](Self::script) run for it only.
+/// * A transaction that others have overtaken twice reserves its records for its next try, for a second at most by the server's clock. So a
+///   context that is far from the server acquires a key although near ones write its record all the time. A Redis user without the right to
+///   `TIME` makes no reservations.
 /// * It needs a tokio runtime. Each store has one connection for commands, and each context that holds or waits has another one for
 ///   messages.
-/// * While a context subscribes, at first or after a lost connection, it hears nothing. A message that is meant for it is sent again for
-///   about a second. Once it has subscribed again after a lost connection, it reads the store. What it misses at first, it reads at its
-///   next heartbeat.
+/// * While a context subscribes, at first or after a lost connection, it receives nothing. A message that is meant for it is sent again for
+///   about a second. Once it has subscribed again after a lost connection, it reads the store. What it misses at its first subscription, it
+///   reads at its next heartbeat.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::RedisStore};
