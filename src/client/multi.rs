@@ -61,7 +61,7 @@ impl MultiRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority at each key: 0 unless chosen.
+    /// Goes before requests of a smaller priority at each key: by default 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self

@@ -91,7 +91,7 @@ impl LeaseRequest {
         self.mode(Mode::Shared)
     }
 
-    /// How to hold the key: exclusively unless chosen.
+    /// How to hold the key: by default exclusively.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.wish.mode = mode;
         self

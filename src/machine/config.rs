@@ -34,9 +34,9 @@ const RETRIES: u64 = 2;
 pub struct Options {
     /// How long a lease lasts without renewal.
     pub lease: Duration,
-    /// How often it is renewed: a quarter of the lease unless chosen.
+    /// How often it is renewed: by default a quarter of the lease.
     pub heartbeat: Option<Duration>,
-    /// The time limit of one store operation: a quarter of the lease, at most 5 s, unless chosen.
+    /// The time limit of one store operation: by default a quarter of the lease, at most 5 s.
     pub store_timeout: Option<Duration>,
     /// How often a context may hand a lease from one local request to the next while another context waits.
     pub max_local_handoffs: u32,

@@ -5,7 +5,7 @@ import type { Lease, LeaseMode, LostReason, ReleaseOutcome } from "./lease.js";
 export interface LeaseItem {
   /** The key: 1 to 1024 UTF-16 units of well-formed text. */
   key: string;
-  /** How to hold it: `"exclusive"` unless chosen. */
+  /** How to hold it; by default `"exclusive"`. */
   mode?: LeaseMode | undefined;
 }
 
@@ -38,7 +38,7 @@ export class LeaseGroup implements Iterable<Lease> {
   /**
    * Gives all of them back, and resolves with `"lost"` if one of them was lost. The release begins at the call.
    *
-   * @throws {LeaseError} `Store` if the store does not answer for one of them; then that one runs out by itself.
+   * @throws {LeaseError} `Store` if the store does not answer for one of them; then that one expires by itself.
    */
   release(): Promise<ReleaseOutcome>;
 

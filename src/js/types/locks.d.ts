@@ -53,7 +53,7 @@ export type LockMode = "exclusive" | "shared";
 
 /** What {@link LockManager.request} takes. Other properties are ignored. */
 export interface LockOptions {
-  /** With others of the same mode, or alone; `"exclusive"` unless chosen. */
+  /** With others of the same mode, or alone; by default `"exclusive"`. */
   mode?: LockMode | undefined;
   /** Calls back with `null` at once if the lock is held or waited for. */
   ifAvailable?: boolean | undefined;

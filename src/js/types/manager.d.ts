@@ -308,20 +308,20 @@ export class LeaseManager extends EventTarget {
 
 /** What {@link LeaseManager.attach} takes. Times that are absent follow from the lease. */
 export interface AttachOptions {
-  /** How long a lease lasts without renewal: 1 s to 24 h. 20 s unless chosen. */
+  /** How long a lease lasts without renewal: 1 s to 24 h, by default 20 s. */
   leaseMs?: number | undefined;
-  /** How often leases are renewed: at least 100 ms. A quarter of the lease unless chosen. */
+  /** How often leases are renewed: at least 100 ms, by default a quarter of the lease. */
   heartbeatMs?: number | undefined;
-  /** The time limit of one store operation. A quarter of the lease, at most 5 s, unless chosen. */
+  /** The time limit of one store operation: by default a quarter of the lease, at most 5 s. */
   storeTimeoutMs?: number | undefined;
   /**
    * How long a lease is kept after its release while nobody else wants it, so that the next request of this context with the
-   * same `info` costs no transaction. 100 ms unless chosen; 0 gives it back at once.
+   * same `info` costs no transaction. The default is 100 ms; 0 releases it at once.
    */
   lingerMs?: number | undefined;
   /**
    * Whether to hold a Web Lock as a sign of life. Without it a dead holder is replaced after a lease instead of at once.
-   * `true` unless chosen.
+   * The default is `true`.
    */
   beacon?: boolean | undefined;
   /**
@@ -333,7 +333,7 @@ export interface AttachOptions {
   instance?: string | undefined;
   /**
    * Whether each event is written to `console.debug`, and the console warns at once of a request that waits for this
-   * manager's own lease. `false` unless chosen: then the console warns only of the first such wait that takes a minute.
+   * manager's own lease. The default is `false`: then the console warns only of the first such wait that takes a minute.
    */
   debug?: boolean | undefined;
 }
@@ -357,35 +357,33 @@ export interface OpenOptions extends AttachOptions {
 /** What {@link LeaseManager.steal} takes. */
 export interface StealOptions {
   /**
-   * What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text of at most 4,096 bytes
-   * in UTF-8.
+   * A description of the holder that {@link LeaseManager.status} shows: well-formed text of at most 4,096 bytes in UTF-8.
    */
   info?: string | undefined;
 }
 
 /** What {@link LeaseManager.tryAcquire} takes. */
 export interface TryAcquireOptions {
-  /** How to hold the key: `"exclusive"` unless chosen. */
+  /** How to hold the key; by default `"exclusive"`. */
   mode?: LeaseMode | undefined;
   /**
    * Whether to share the key with this manager's other requests that also set `share` and have the same `mode`. Such a request joins them
-   * at once, even if somebody waits, because the work under one of these leases may make it. The key is free when the last of their leases
-   * is released, so others wait for as long as such leases overlap. `false` unless chosen.
+   * at once, even if somebody waits, because the work under one of these leases may have made it. The key is free when the last of their
+   * leases is released, so others wait for as long as such leases overlap. The default is `false`.
    */
   share?: boolean | undefined;
   /**
    * The longest time to hold the key, in ms, rounded up: more than 0, up to 24 h. After that the lease is released, and lost as `Expired`.
-   * Without limit unless chosen.
+   * By default there is no limit.
    */
   maxHoldMs?: number | undefined;
   /**
-   * Whether the lease is renewed in the background. Without that it is lost as `Expired` when it runs out, unless
-   * {@link Lease.extend} or {@link Lease.verify} renew it. `true` unless chosen.
+   * Whether the lease is renewed in the background. With `false`, it is lost as `Expired` unless
+   * {@link Lease.extend} or {@link Lease.verify} renew it in time. The default is `true`.
    */
   autoRenew?: boolean | undefined;
   /**
-   * What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text of at most 4,096 bytes
-   * in UTF-8.
+   * A description of the holder that {@link LeaseManager.status} shows: well-formed text of at most 4,096 bytes in UTF-8.
    */
   info?: string | undefined;
 }
@@ -398,20 +396,20 @@ export interface AcquireAllOptions {
    * manager holds leases.
    *
    * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit
-   * also covers the wait for a store that is silent or fails temporarily. A request without a limit does not hang for ever.
-   * It fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three times.
+   * also covers the wait for a store that is silent or fails temporarily. For such a store, a request without a limit
+   * does not wait for ever: it fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three
+   * times.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
   signal?: AbortSignal | undefined;
   /**
-   * Goes before requests of a smaller priority, whenever they came: a whole number of 32 bits, 0 unless chosen. Between contexts
+   * Goes before requests of a smaller priority, even if they came earlier: a whole number of 32 bits, by default 0. Between contexts
    * the largest priority among the waiting requests of a context counts for all of them.
    */
   priority?: number | undefined;
   /**
-   * What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text of at most 4,096 bytes
-   * in UTF-8.
+   * A description of the holder that {@link LeaseManager.status} shows: well-formed text of at most 4,096 bytes in UTF-8.
    */
   info?: string | undefined;
 }

@@ -3,9 +3,9 @@ export * from "./index.js";
 import type { TestStore } from "./manager.js";
 
 /**
- * The time of everything that `leasehold/testing` exports. It is stopped until a test advances it: hours of heartbeats take no time, and nothing
- * expires in between. This holds over `"memory"` and over a {@link FaultyStore}. IndexedDB answers in real time, so a lease over it may
- * expire if a test advances the clock before IndexedDB has answered.
+ * The time of everything that `leasehold/testing` exports. It is stopped until a test advances it: hours of heartbeats take no time, and
+ * nothing expires in between. This holds over `"memory"` and over a {@link FaultyStore}. IndexedDB answers in real time, so a lease over it
+ * may expire if a test advances the clock before IndexedDB has answered.
  *
  * @example
  * ```js

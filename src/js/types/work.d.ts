@@ -12,13 +12,13 @@ export type OnLost = "notify" | "abort";
 
 /** What {@link LeaseManager.run} takes. */
 export interface RunOptions extends AcquireOptions {
-  /** What the loss of the lease does to the work: `"notify"` unless chosen. */
+  /** What the loss of the lease does to the work: by default `"notify"`. */
   onLost?: OnLost | undefined;
 }
 
 /** What {@link LeaseManager.tryRun} takes. */
 export interface TryRunOptions extends TryAcquireOptions {
-  /** What the loss of the lease does to the work: `"notify"` unless chosen. */
+  /** What the loss of the lease does to the work: by default `"notify"`. */
   onLost?: OnLost | undefined;
 }
 
