@@ -1,4 +1,4 @@
-//! What goes into a machine: what users ask for, what the store and the others say, what the platform does.
+//! What goes into a machine: the users' requests, the store's answers, other contexts' messages, the platform's events.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -14,7 +14,7 @@ use super::{
     token::Token,
 };
 
-/// Names one local request, and the guard that comes of it. Whoever drives the machine draws it, once.
+/// Names one local request, and the guard that it becomes. The driver of the machine draws it, once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TurnId(pub u64);
 
@@ -35,17 +35,17 @@ pub struct Turn {
     pub deadline: Option<Monotonic>,
     /// When the wait gets long.
     pub warn_at: Option<Monotonic>,
-    /// Whether the context's requests that say so hold an exclusive lease together.
+    /// Whether the context's requests that set this hold an exclusive lease together.
     pub share: bool,
-    /// Whether to rob whoever holds the key.
+    /// Whether to take the lease from its holder.
     pub steal: bool,
-    /// Whether it has a place in the record for itself, and shares nothing with other requests of the context.
+    /// Whether it has a place of its own in the record, and shares nothing with other requests of the context.
     pub alone: bool,
-    /// Whether the lease is renewed without being asked.
+    /// Whether the lease is renewed in the background.
     pub renews: bool,
     /// How long the lease is held at most, in ms.
     pub max_hold_ms: Option<u64>,
-    /// What the holder says of itself.
+    /// The holder's description of itself.
     pub info: String,
 }
 
@@ -69,7 +69,7 @@ impl Turn {
         }
     }
 
-    /// Where the request stands among those of its context.
+    /// The slot in which the request queues among those of its context.
     pub fn slot(&self) -> Slot {
         Slot { key: self.key.clone(), mode: self.mode, own: self.alone.then_some(self.id) }
     }
@@ -80,16 +80,16 @@ impl Turn {
 pub struct Slot {
     /// The key.
     pub key: Key,
-    /// The one request that has it for itself. Before the mode: in this order they queue again.
+    /// The one request that has the slot for itself. This comes before the mode: requests queue again in this order.
     pub own: Option<TurnId>,
-    /// How it is asked for.
+    /// The requested mode.
     pub mode: Mode,
 }
 
 /// A lease on its way from one guard to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parcel {
-    /// The session of its own that it is moved to.
+    /// The separate session that the lease is moved to.
     pub from: SessionId,
     /// The session that held it.
     pub origin: SessionId,
@@ -97,19 +97,19 @@ pub struct Parcel {
     pub grant: Token,
     /// The token of the next guard: no two guards share one.
     pub next: Token,
-    /// By which request it was granted.
+    /// The request by which it was granted.
     pub request: RequestId,
-    /// How the key is held: shared, if that was asked for and nobody knows whether it came to pass.
+    /// How the key is held: shared, if that was requested and the outcome is unknown.
     pub mode: Mode,
 }
 
 /// What happens to a context.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Somebody asks for a lease.
+    /// A request for a lease.
     Acquire(Turn),
-    /// Somebody asks for several leases, all at once or none. Each request is [alone](Turn::alone), and none waits;
-    /// one that says so is going to ask anew, and is told the sooner that a key is taken.
+    /// A request for several leases, all at once or none. Each single request is [alone](Turn::alone), and none waits. One that is marked
+    /// as waiting will be repeated, and so is answered sooner if a key is taken.
     AcquireAll(Vec<Turn>),
     /// Somebody takes over a lease.
     Resume {
@@ -122,21 +122,21 @@ pub enum Input {
     Cancel {
         /// The request.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
     },
-    /// A guard is given back.
+    /// A guard is released.
     Release {
         /// The guard.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
     },
-    /// A guard goes, and its lease stays in the record: see [`Machine::parcel`](super::Machine::parcel).
+    /// A guard ends, and its lease stays in the record: see [`Machine::parcel`](super::Machine::parcel).
     Detach {
         /// The guard.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
         /// The session that the lease moves to.
         to: SessionId,
@@ -147,7 +147,7 @@ pub enum Input {
         query: TurnId,
         /// The guard.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
         /// How long the lease is to last from now at least, in ms; 0 for as long as usual.
         span_ms: u64,
@@ -158,7 +158,7 @@ pub enum Input {
         query: TurnId,
         /// The guard.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
     },
     /// Hold exclusively what a guard shares.
@@ -167,38 +167,38 @@ pub enum Input {
         query: TurnId,
         /// The guard.
         turn: TurnId,
-        /// Where it stands.
+        /// Its slot.
         slot: Slot,
     },
-    /// The guard is to go on sharing.
+    /// The guard stays shared: its upgrade is given up.
     CancelUpgrade {
         /// The question.
         query: TurnId,
-        /// Where its guard stands.
+        /// The slot of its guard.
         slot: Slot,
     },
-    /// Somebody knows by now that the key changed hands.
+    /// The user has noted that the key changed hands.
     ClearChanged {
         /// The key.
         key: Key,
     },
-    /// Look at a key.
+    /// Read the state of a key.
     Inspect {
         /// Names the question.
         query: TurnId,
         /// The key.
         key: Key,
     },
-    /// Look at several keys at one moment: each question by its name.
+    /// Read the state of several keys at one moment: each question by its name.
     InspectAll(Vec<(TurnId, Key)>),
-    /// A transaction of the user's with a [fence](super::Machine::ticket) in it found that the lease is gone; or it
-    /// renewed the lease, and was committed.
+    /// A user's transaction with a [fence](super::Machine::ticket) found that the lease is gone; or it renewed the lease, and was
+    /// committed.
     Fenced {
-        /// Where the guard stands.
+        /// The slot of the guard.
         slot: Slot,
         /// What was checked. It is boxed, because otherwise each input would be as large as a ticket.
         ticket: Box<Ticket>,
-        /// What came of it.
+        /// The outcome.
         reply: Reply,
     },
     /// The store answered, or failed.
@@ -208,11 +208,11 @@ pub enum Input {
         /// Its result.
         result: Result<Reply, StoreError>,
     },
-    /// Another context says something.
+    /// A message of another context.
     Message(Message),
-    /// The own beacon stands.
+    /// This context's own beacon is raised.
     BeaconStands(SessionId),
-    /// The own beacon stands no more, although nobody lowered it: whoever watches it takes this context for dead.
+    /// This context's own beacon is gone, although nobody lowered it: contexts that watch it consider this context dead.
     BeaconLost(SessionId),
     /// The platform has no beacons.
     NoBeacon,
@@ -223,9 +223,9 @@ pub enum Input {
     },
     /// Time has passed.
     Tick,
-    /// Nobody looks at the context any more: what it does not use it gives back.
+    /// Nobody sees the context any more: it releases leases that are not in use.
     Hide,
-    /// The platform did something to the context: nothing is believed until the store has answered.
+    /// The platform did something to the context: no lease is certain until the store has answered.
     Doubt,
     /// The store may have lost its latest writes, and messages may have been lost: the context verifies each grant that it holds, reads the
     /// state of its requests, and repeats its latest releases.
@@ -243,11 +243,11 @@ pub enum Input {
     },
     /// The context goes on, with a new session.
     Wake,
-    /// The store is gone for good: its leases are given up, and requests ask it once more, to be told why.
+    /// The store is gone for good: its leases are given up, and requests try it once more, to learn why.
     StoreGone {
         /// Whether the store may still delete a session blindly: then nothing else is sent.
         abandons: bool,
     },
-    /// Release everything and refuse what comes.
+    /// Release everything and refuse new requests.
     Close,
 }

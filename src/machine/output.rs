@@ -1,4 +1,4 @@
-//! What comes out of a machine: what is to be done, and what users are to be told.
+//! What comes out of a machine: actions, and what to report to users.
 
 use alloc::string::String;
 use core::fmt;
@@ -14,12 +14,12 @@ use super::{
     token::Token,
 };
 
-/// What comes of an input, in order.
+/// What an input causes, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Do this.
     Command(Command),
-    /// Tell this.
+    /// Report this.
     Event(Event),
     /// Nothing more to do until this time, if any.
     Timeout(Option<Monotonic>),
@@ -76,10 +76,10 @@ pub enum Command {
     },
 }
 
-/// What somebody here is to be told: who asked, or whoever has a guard.
+/// What to report in this context: to the caller of a request, or to the owner of a guard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A request has its lease: a guard comes into being.
+    /// A request has its lease: it becomes a guard.
     Granted {
         /// The request.
         turn: TurnId,
@@ -90,7 +90,7 @@ pub enum Event {
     Waiting {
         /// The request.
         turn: TurnId,
-        /// How many grants and places stand before it; 0 if only this context's own guards do.
+        /// How many grants and places are ahead of it; 0 if only this context's own guards are.
         ahead: usize,
     },
     /// A request has waited for long.
@@ -115,7 +115,7 @@ pub enum Event {
         /// The guard.
         turn: TurnId,
     },
-    /// A guard is beyond doubt again.
+    /// A guard is certain again.
     Certain {
         /// The guard.
         turn: TurnId,
@@ -129,19 +129,19 @@ pub enum Event {
         /// The guard's new token.
         token: Token,
     },
-    /// The guard shares from now on.
+    /// The guard is shared from now on.
     Downgraded {
         /// The turn.
         turn: TurnId,
     },
-    /// A guard is lost, once and for good.
+    /// A guard is lost for good.
     Lost {
         /// The guard.
         turn: TurnId,
         /// Why.
         reason: LostReason,
     },
-    /// A guard was given back.
+    /// A guard was released.
     Released {
         /// The guard.
         turn: TurnId,
@@ -156,7 +156,7 @@ pub enum Event {
         /// The answer.
         result: Result<bool, StoreError>,
     },
-    /// What a key looks like.
+    /// The state of a key.
     Status {
         /// The question.
         query: TurnId,
@@ -177,7 +177,7 @@ pub enum Refusal {
     Closed,
     /// Another living context has the same instance name as this one, and holds the key. The text is that name.
     InstanceInUse(String),
-    /// Somebody else who shares the key upgrades already.
+    /// Another holder that shares the key is already upgrading.
     UpgradeConflict,
     /// The lease that it is about is lost.
     Lost(LostReason),
@@ -193,13 +193,13 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// It ran out: it was not renewed in time, or was held for as long as it may be.
+    /// It expired: it was not renewed in time, or was held for as long as allowed.
     Expired,
     /// Another context stole it.
     Stolen,
     /// The context was suspended.
     Suspended,
-    /// It was evicted while its holder still believed in it.
+    /// It was evicted while its holder still considered it valid.
     Evicted,
     /// The store was cleared.
     StoreCleared,
@@ -241,7 +241,7 @@ impl LostReason {
         }
     }
 
-    /// Tells people of the loss, and what to do about it.
+    /// Tells people about the loss, and what to do.
     pub(crate) fn explain(self, key: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let remedy = if self == Self::Closed { "make another manager" } else { "acquire another one" };
         write!(out, "the lease of the key {} is lost: {}; {remedy}", Quoted(key), self.words())
@@ -257,8 +257,8 @@ impl fmt::Display for LostReason {
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
-    /// The lease was given back.
+    /// The lease was released.
     Released,
-    /// It was lost before; nothing of the successor's was touched.
+    /// It was lost before; the successor's lease is not affected.
     Lost,
 }
