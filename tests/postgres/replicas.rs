@@ -9,6 +9,7 @@ use leasehold::{
     store::{PostgresStore, Store},
 };
 use tokio::runtime::Runtime;
+use tokio_postgres::Client;
 
 use crate::server::{Server, connect, until};
 
@@ -27,6 +28,7 @@ fn a_grant_that_no_replica_has_yet_is_not_told_as_granted() {
             user.batch_execute("SELECT pg_reload_conf()").await.unwrap();
         };
         standby("SET synchronous_standby_names = 'absent'").await;
+        until_commits_wait(&server, &user).await;
         let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
         let mut batch = Batch::new(SessionId(1), vec![acquire]);
         let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
@@ -38,4 +40,18 @@ fn a_grant_that_no_replica_has_yet_is_not_told_as_granted() {
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         until("the commit takes effect", async || leases.status("k").await.unwrap().holders.len() == 1).await;
     });
+}
+
+/// The server reads its settings some time after it was asked to.
+async fn until_commits_wait(server: &Server, user: &Client) {
+    let writer = connect(&server.url()).await;
+    let writing = tokio::spawn(async move {
+        for number in 0.. {
+            writer.batch_execute(&format!("CREATE TABLE written_{number} ()")).await.unwrap();
+        }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    until("a commit waits for the replica", async || user.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) > 0)
+        .await;
+    writing.abort();
 }
