@@ -253,6 +253,26 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
     heard(before + 1).await;
 }
 
+/// Each time, the context asks the server about all that it holds.
+#[tokio::test]
+async fn a_context_whose_connections_are_cut_at_once_subscribes_ever_more_rarely() {
+    let Some(server) = Server::start(&[]) else { return };
+    let one = Half::new(signals(&server.client(), "often").await);
+    one.obey("wake 1");
+    let cut = async {
+        loop {
+            if server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{often}:0:all"]).1 > 0 {
+                server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // 50 pauses of 20 ms, or 6 of which each is twice as long as the one before.
+    let _ = timeout(Duration::from_secs(1), cut).await;
+    let told = one.obey("tell").matches("reconnected").count();
+    assert!((1..12).contains(&told), "{told} times");
+}
+
 #[tokio::test]
 async fn a_waiter_that_missed_a_message_reads_the_store_once_it_has_subscribed_again() {
     let Some(server) = shared() else { return };

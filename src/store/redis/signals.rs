@@ -181,11 +181,15 @@ impl Ear {
         let (mut pause, mut again) = (SHORTEST_PAUSE, false);
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
             if let Some((connection, address)) = self.subscribe(again).await {
-                pause = SHORTEST_PAUSE;
+                let since = time::Instant::now();
                 if again {
                     self.tell(Notice::Reconnected);
                 }
                 self.hear_by(connection, &address).await;
+                // If a server cut each connection at once, the context would ask it about all that it holds 50 times a second.
+                if since.elapsed() > LONGEST_PAUSE {
+                    pause = SHORTEST_PAUSE;
+                }
             }
             again = true;
             time::sleep(pause).await;
