@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, time::Monotonic};
+use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, record::Action, time::Monotonic};
 
 /// How many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
 const REMEMBERED: usize = 64;
@@ -30,8 +30,11 @@ impl Machine {
     pub(super) fn release_again(&mut self, now: Monotonic) {
         // They stay: the next server may lack what this one is told now.
         for (key, request) in self.released.0.clone() {
-            let slot = Slot { key, mode: Mode::Exclusive, own: None };
-            self.withdraw_request(&slot, request, now);
+            // A connection may be replaced again and again while nothing can be sent.
+            if !self.store_queue.will_send_for(&key, |action| *action == Action::Withdraw { request }) {
+                let slot = Slot { key, mode: Mode::Exclusive, own: None };
+                self.withdraw_request(&slot, request, now);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     LEASE_MS, ME, OTHER, Script, events, named,
     served::{Served, slot},
 };
-use crate::machine::{Config, Event, Input, Machine, Mode, Options, Records, SessionId, Turn, TurnId};
+use crate::machine::{Action, Config, Event, Input, Machine, Mode, Options, Records, SessionId, Turn, TurnId};
 
 impl Served {
     /// A context that shares a key over a store whose servers may lose their latest writes, and the store's content at that moment.
@@ -64,6 +64,20 @@ fn an_upgrade_and_a_release_that_a_failover_undid_leave_no_shared_lease() {
     served.input(Input::Recheck);
     served.serve();
     assert_eq!(served.grants("k"), []);
+}
+
+/// A server may end each connection for messages as soon as it stands, while a transaction hangs.
+#[test]
+fn releases_are_repeated_once_however_often_the_connection_is_replaced_meanwhile() {
+    let (mut served, _) = Served::shares();
+    served.drop_guard();
+    served.ask(Turn::new(TurnId(3), named("third")));
+    let (id, batch) = served.script.sent();
+    (0..100).for_each(|_| served.input(Input::Recheck));
+    let reply = served.apply(&batch);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    let withdrawn = served.script.actions().into_iter().filter(|action| matches!(action, Action::Withdraw { .. }));
+    assert_eq!(withdrawn.count(), 1);
 }
 
 /// The context holds another lease, so its session lives, and nobody else may remove the grants whose answers were lost.
