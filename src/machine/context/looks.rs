@@ -24,7 +24,7 @@ impl Machine {
         }
         let sharers: Vec<_> = slots.iter().filter(|slot| self.waits_for_queue_only(slot)).cloned().collect();
         self.ask_about(&sharers, now);
-        let asked = self.store_queue.unsent(|action| *action == Action::Look);
+        let asked = self.store_queue.unsent(slots, |action| *action == Action::Look);
         let mut keys: Vec<_> = slots.iter().map(|slot| &slot.key).collect();
         keys.sort_unstable();
         keys.dedup();

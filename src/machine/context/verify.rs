@@ -46,7 +46,7 @@ impl Machine {
     /// Asks whether each of these grants is current, unless that query is still to be sent.
     pub(super) fn ask_about(&mut self, slots: &[Slot], now: Monotonic) {
         // One search for all: a context may hold thousands.
-        let asked = self.store_queue.unsent(|action| matches!(action, Action::Verify { .. }));
+        let asked = self.store_queue.unsent(slots, |action| matches!(action, Action::Verify { .. }));
         for slot in slots {
             if asked.binary_search(slot).is_err() {
                 self.ask_whether_current(slot, None, now);

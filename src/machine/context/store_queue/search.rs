@@ -92,10 +92,12 @@ impl StoreQueue {
         Endings { store_queue: self, slots }
     }
 
-    /// The slots for which such an operation is still to be sent. They are sorted, so that a caller with thousands of slots finds each
-    /// quickly.
-    pub(in super::super) fn unsent(&self, is_it: impl Fn(&Action) -> bool) -> Vec<Slot> {
-        sorted_slots(&self.unsent_lists(), &|operation| is_it(&operation.action))
+    /// The slots at the keys of `sought` for which such an operation is still to be sent; if many are sought, those at all keys. They are
+    /// sorted, so that a caller with thousands of slots finds each quickly. A caller with one slot copies no others.
+    pub(in super::super) fn unsent(&self, sought: &[Slot], is_it: impl Fn(&Action) -> bool) -> Vec<Slot> {
+        let is_all = !HAS_MANY_KEYS || sought.len() > FEW;
+        let is_sought = |slot: &Slot| is_all || sought.iter().any(|sought| sought.key == slot.key);
+        sorted_slots(&self.unsent_lists(), &|operation| is_it(&operation.action) && is_sought(&operation.slot))
     }
 
     fn lists(&self) -> [&[PendingOperation]; 3] {
