@@ -12,6 +12,7 @@ use super::{
     id::{RequestId, SessionId},
     input::Slot,
     key::Key,
+    pending::PendingOperation,
     record::Action,
     sorted::SortedMap,
     store_queue::Endings,
@@ -98,12 +99,26 @@ impl Observations {
         self.tolerated = most + ahead.len() + ahead.len() / 4;
     }
 
+    /// Those who stand ahead and have been silent for too long. Unlike [`silent_at`](Self::silent_at), it looks at nobody else: thousands of
+    /// requests may be due at once.
+    fn silent_among<'a>(
+        &'a self,
+        ahead: &'a [SessionId],
+        now: Monotonic,
+    ) -> impl Iterator<Item = (SessionId, u64)> + 'a {
+        ahead.iter().enumerate().filter_map(move |(at, session)| {
+            let seen = self.seen.get(session).filter(|seen| seen.silent_at() <= now)?;
+            // One session may stand there twice.
+            (!ahead[..at].contains(session)).then_some((*session, seen.beat))
+        })
+    }
+
     /// Those who were seen last at a key, or stand ahead there, and have been silent for too long.
     fn silent_at(&self, key: &Key, ahead: &[SessionId], now: Monotonic) -> Vec<(SessionId, u64)> {
         let mut silent = Vec::new();
-        for (session, seen) in self.seen.iter() {
-            let stands_here = seen.key == *key || ahead.contains(session);
-            if stands_here && seen.silent_at() <= now {
+        // Most are alive, and to compare the keys takes longer.
+        for (session, seen) in self.seen.iter().filter(|(_, seen)| seen.silent_at() <= now) {
+            if seen.key == *key || ahead.contains(session) {
                 silent.push((*session, seen.beat));
             }
         }
@@ -194,19 +209,19 @@ impl Machine {
             return;
         }
         let endings = self.store_queue.endings(slots.len());
-        let mut silent = Vec::new();
+        let (mut silent, mut ends) = (Vec::new(), Vec::new());
         for slot in slots {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
-            if self.observed.next_judgement(slot, cohort, &endings).is_some_and(|at| at <= now) {
-                silent.push(slot.clone());
+            if self.observed.next_judgement(slot, cohort, &endings).is_none_or(|at| at > now) {
+                continue;
             }
-        }
-        for slot in &silent {
+            silent.push(slot.clone());
             // No session is being ended for this slot yet, so the queue need not be searched.
-            for (target, beat) in self.silent_ahead(slot, now) {
-                self.store_queue.push(slot, Action::End { target, beat }, None, now);
+            for (target, beat) in self.observed.silent_among(&cohort.ahead.holders, now) {
+                ends.push(PendingOperation::new(slot, Action::End { target, beat }, None, now));
             }
         }
+        self.store_queue.put_first(ends);
         self.look_at_each(&silent, now);
     }
 

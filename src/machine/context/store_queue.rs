@@ -148,8 +148,8 @@ impl StoreQueue {
         Some(transaction)
     }
 
-    /// Asks the store to end a session that stands in the way of these slots. They must be sorted: the queue is searched once for all of
-    /// them.
+    /// Asks the store to end a session that stands in the way of these slots, before it answers what waits: a query whether others still
+    /// queue may wait already. The slots must be sorted: the queue is searched once for all of them.
     pub(super) fn end_session(&mut self, slots: &[Slot], target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
         let is_it =
@@ -157,17 +157,17 @@ impl StoreQueue {
         // One that failed is not waited for: the same evidence would be found at once and for ever.
         self.take_unsent(&is_it);
         let under_way = sorted_slots(&[self.in_flight_operations()], &is_it);
-        for slot in slots {
-            if under_way.binary_search(slot).is_err() {
-                self.push(slot, end.clone(), None, now);
-            }
-        }
+        let slots = slots.iter().filter(|slot| under_way.binary_search(slot).is_err());
+        let ends = slots.map(|slot| PendingOperation::new(slot, end.clone(), None, now)).collect();
+        self.put_first(ends);
     }
 
-    /// Puts what did not fit into one transaction at the front of the queue.
-    fn put_first(&mut self, mut operations: Vec<PendingOperation>) {
-        operations.append(&mut self.waiting);
-        self.waiting = operations;
+    /// Puts these at the front of the queue.
+    pub(super) fn put_first(&mut self, mut operations: Vec<PendingOperation>) {
+        if !operations.is_empty() {
+            operations.append(&mut self.waiting);
+            self.waiting = operations;
+        }
     }
 
     /// The store refused a transaction of this size. Returns whether smaller ones can do the same; they are sent at once.

@@ -2,8 +2,8 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{LEASE_MS, Script, events, granted, named};
-use crate::machine::{Event, Input, Output, StoreError, Turn, TurnId};
+use super::{LEASE_MS, ME, OTHER, STORE, Script, events, granted, named, served::Served};
+use crate::machine::{Body, Config, Event, Input, Machine, Message, Mode, Options, Output, StoreError, Turn, TurnId};
 
 /// Keeps the store busy for this long. Returns which requests failed, and when.
 fn busy_for(script: &mut Script, span_ms: u64) -> Vec<(u64, TurnId)> {
@@ -159,5 +159,44 @@ fn errors_from_before_a_freeze_do_not_count_after_it() {
         script.tick(600_000);
         let errors = (1..10).find(|_| fails(&mut script));
         assert!(errors.is_some_and(|errors| errors >= 3), "{what}: {errors:?}");
+    }
+}
+
+impl Served {
+    /// Its second request shares the key only once the writer that queues has gone.
+    fn behind_a_writer() -> Self {
+        let (mut served, mut writer) = (Self::new(), Script::new());
+        writer.machine = Machine::new(Config::parse(&Options::default()).unwrap(), OTHER);
+        let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
+        served.ask(share(1));
+        served.serve();
+        writer.acquire(1, true);
+        writer.input(Input::BeaconStands(OTHER));
+        served.apply(&writer.sent().1);
+        let body = Body::Wanted { holder: ME, by: OTHER, tries: false };
+        served.input(Input::Message(Message { store: STORE, key: named("k"), body }));
+        // Now the first may hand the lease on no longer.
+        served.pass(100);
+        served.ask(share(2));
+        served.serve();
+        served
+    }
+}
+
+/// A heartbeat comes meanwhile. Its query whether the writer still queues waits for the store, too.
+#[test]
+fn a_reader_is_granted_as_soon_as_a_busy_store_has_ended_a_dead_writer() {
+    for waits_ms in [0, 2_000] {
+        let mut served = Served::behind_a_writer();
+        served.pass(8_500);
+        served.ask(Turn::new(TurnId(3), named("another")));
+        let (id, batch) = served.script.sent();
+        (0..waits_ms / 10).for_each(|_| _ = served.script.tick(10));
+        served.input(Input::BeaconGone { watch: 1 });
+        assert!(!served.is_granted(2), "the writer still queues");
+        let reply = served.apply(&batch);
+        served.input(Input::Reply { id, result: Ok(reply) });
+        served.serve();
+        assert!(served.is_granted(2), "the store was busy for {waits_ms} ms");
     }
 }

@@ -288,4 +288,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("stale::a_thief_whose_lease_was_stolen_before"),
         &[edit("src/client/request.rs", "LostReason::Stolen) if wish.steal", "LostReason::Stolen) if false")],
     ),
+    Mutant::new(
+        "rule e",
+        "each replaced connection has the latest releases repeated once more, although they were not sent yet",
+        Rule("leftovers::releases"),
+        &[edit("src/machine/context/released.rs", "if !self.store_queue", "if true || !self.store_queue")],
+    ),
+    Mutant::new(
+        "I11",
+        "a dead writer is ended after the query whether anybody queues",
+        Rule("busy_store::a_reader"),
+        &[edit(
+            "src/machine/context/store_queue.rs",
+            "        self.put_first(ends);\n",
+            "        self.waiting.extend::<Vec<_>>(ends);\n",
+        )],
+    ),
 ];
