@@ -133,7 +133,8 @@ impl<'a> Named<'a> {
     fn of(url: &'a str) -> Result<Self, StoreError> {
         // A secret that is read from a file often ends in a line break. The URL would then name another SQLite file, which nobody else
         // uses.
-        if url.trim() != url || url.starts_with(['"', '\'']) {
+        let is_quote = |end: char| matches!(end, '"' | '\'');
+        if url.trim() != url || url.starts_with(is_quote) || url.ends_with(is_quote) {
             return Err(refused(
                 "the URL begins or ends with a space, a line break or a quotation mark; remove it".into(),
             ));
