@@ -42,6 +42,7 @@ use crate::store::Reach;
 /// * A watch MUST report [`Notice::BeaconGone`] only if the beacon was absent at a moment after the watch was placed, and
 ///   if that absence proves the context dead or at rest. It MUST report that once.
 /// * No method blocks, and none fails: if the platform lacks something, the method does nothing.
+///
 /// The module `contract` (feature `test-util`) tests these rules for any signals, also over two processes.
 ///
 /// A `Box<dyn Signals>` is signals, too; and so is an `Arc` of signals, or in a browser an `Rc`.
