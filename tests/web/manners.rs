@@ -180,6 +180,5 @@ async fn a_closed_manager_listens_to_the_page_no_more() {
     drop(leases.lock("k").acquire().await.unwrap());
     assert_ne!(listeners.count(), 0, "to the closing of the database, at least");
     leases.close().await;
-    // Its connection hears when the browser clears the site's data, until the next manager closes.
-    until(async || listeners.count() == 1).await;
+    until(async || listeners.count() == 0).await;
 }

@@ -175,12 +175,6 @@ impl IndexedDbStore {
     }
 }
 
-std::thread_local! {
-    /// The connection of the store that was closed last. It stays open, because only an open connection is notified when the browser clears
-    /// the site's data: from then on this context must do without Web Locks, also in the next store.
-    static CLOSED: Cell<Option<Rc<Connection>>> = const { Cell::new(None) };
-}
-
 /// What a running transaction will answer.
 type Answer = Receiver<Result<Reply, StoreError>>;
 
@@ -237,16 +231,10 @@ impl Store for IndexedDbStore {
         keep(&mut self.watchers.borrow_mut(), watcher);
     }
 
-    /// Closes the connection once the running transactions are over. A connection of the store's own stays open until the next store
-    /// closes, or until somebody deletes the database.
+    /// Closes the connection once the running transactions are over.
     async fn close(&self) {
         self.closed.set(true);
-        if let Some(connection) = self.connection.take()
-            && connection.is_usable()
-            && !self.attached
-        {
-            CLOSED.set(Some(connection));
-        }
+        self.connection.take();
     }
 
     fn reach(&self) -> Reach {

@@ -73,7 +73,6 @@ in_the_browsers! {
         hidden::alarms_do_not_set_one_another,
         storage::cleared_site_data_is_told_and_tokens_grow,
         storage::old_and_new_pages_take_turns_after_site_data_is_cleared,
-        storage::old_and_new_pages_take_turns_although_no_manager_was_open_when_site_data_was_cleared,
         storage::a_deleted_database_is_told_and_tokens_grow,
         storage::a_closed_connection_is_opened_again_unseen,
         storage::a_newer_database_is_made_way_for,

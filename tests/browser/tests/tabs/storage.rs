@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{LASTING_MS, SOON, World, given_back, hold, lasting, now_ms, opened};
+use crate::world::{LASTING_MS, SOON, World, given_back, hold, lasting, now_ms};
 
 /// A beat often enough that a loss is noticed soon, by a lease that does not run out meanwhile.
 fn quick() -> Value {
@@ -29,26 +29,8 @@ pub async fn old_and_new_pages_take_turns_after_site_data_is_cleared(world: &Wor
     hold(&old, "notes").await?;
     other.goto(&world.server.url("/tests/cleared.html")).await?;
     ensure_lost(&old, "StoreCleared").await?;
-    take_turns(&old, &world.tab(lasting()).await?).await
-}
-
-/// The page learns of it although no manager is open, and whatever name the next one has.
-pub async fn old_and_new_pages_take_turns_although_no_manager_was_open_when_site_data_was_cleared(
-    world: &World,
-) -> anyhow::Result<()> {
-    let (old, other) = (world.bare_tab().await?, world.bare_tab().await?);
-    let use_beacon = "const leases = await LeaseManager.open('another name');
-        await (await leases.acquire('notes')).release();
-        await leases.close()";
-    old.run(use_beacon, Value::Null).await?;
-    other.goto(&world.server.url("/tests/cleared.html")).await?;
-    let old = opened(old, lasting()).await?;
-    take_turns(&old, &world.tab(lasting()).await?).await
-}
-
-/// None of them takes the other, which lives, for dead.
-async fn take_turns(old: &Tab, new: &Tab) -> anyhow::Result<()> {
-    for (holder, rival) in [(old, new), (new, old)] {
+    let new = world.tab(lasting()).await?;
+    for (holder, rival) in [(&old, &new), (&new, &old)] {
         hold(holder, "notes").await?;
         for ask in ["acquire('notes', { timeoutMs: 2_000 })", "acquire('notes', { timeoutMs: 0 })"] {
             let asked = rival.run(&format!("return attempt(() => leases.{ask})"), Value::Null).await?;
@@ -74,10 +56,7 @@ pub async fn a_deleted_database_is_told_and_tokens_grow(world: &World) -> anyhow
     let token = larger_token(&holder, first).await?;
     // The other one had a connection as well, and needs another.
     holder.run("await lease.release()", Value::Null).await?;
-    larger_token(&other, token).await?;
-    // A deletion by a script replaces no Web Locks, so the beacons go on.
-    let beacon = "return (await navigator.locks.query()).held.some(({ name }) => name.startsWith('leasehold:tests:'))";
-    other.until(beacon, Value::Null, SOON).await.context("no beacon after the deletion").map(drop)
+    larger_token(&other, token).await.map(drop)
 }
 
 /// A connection that the browser closed is none of the user's business.
