@@ -191,8 +191,10 @@ pub async fn leases_are_deleted_when_nobody_holds_any(world: &World) -> anyhow::
     let blocked = other.run(delete, Value::Null).await?;
     let took = now_ms() - began;
     let message = blocked["message"].as_str().unwrap_or_default();
+    // On a busy machine, the browser may say too late that a connection blocks the deletion.
+    let says_why = message.contains("connection") || message.contains("the browser did not answer");
     ensure!(
-        blocked["code"] == "Store" && message.contains("leasehold:tests") && message.contains("connection"),
+        blocked["code"] == "Store" && message.contains("leasehold:tests") && says_why,
         "blocked, it says {blocked}"
     );
     ensure!(took >= 4_000, "it took {took} ms only");
