@@ -197,6 +197,7 @@ impl<L> Drop for Until<L> {
 }
 
 /// Reports the state of a lease and its changes: made by [`LeaseGuard::watch`](crate::LeaseGuard::watch).
+///
 /// It shows the current state, not every change: one that is undone between two calls is not seen. A loss is never undone. The watch may
 /// outlive the guard.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@ use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach}
 impl LeaseGuard {
     /// Lets a transaction commit only if the lease is still current *in that transaction*. A holder that was replaced writes
     /// nothing, however long it was paused and whatever messages it missed.
+    ///
     /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue the
     /// transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. A refused IndexedDB
     /// transaction is aborted, and none of its writes takes effect. If you use it before the answer comes, you see only that

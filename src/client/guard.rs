@@ -23,9 +23,11 @@ use crate::oneshot::Receiver;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also returns the outcome. The key
 /// stays held until every clone of the guard is released or dropped.
+///
 /// In a browser a panic drops nothing, because wasm does not unwind: the page goes on, and the lease is still renewed. So let a panic hook
 /// [suspend](crate::LeaseManager::suspend) the manager
 /// ([how](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md)).
+///
 /// A guard does not prove that the lease is still held: if a holder is paused for longer than its lease, another context may take over.
 /// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a server that refuses
 /// smaller tokens.
@@ -271,6 +273,7 @@ impl LeaseGuard {
 
     /// Releases the lease, and says whether it was still held. A second call gives the same answer, unless clones of the guard live: the
     /// lease may be lost after this handle was released.
+    ///
     /// The release begins at the call. It continues if the future is dropped, and waits for a renewal in flight. While clones of the guard
     /// live, only this handle is released, at once; the last clone releases the lease.
     ///
@@ -319,6 +322,7 @@ impl LeaseGuard {
 
     /// Takes the guard apart: the lease stays in the store without being renewed, until it is [resumed](crate::LeaseManager::resume) or
     /// expires.
+    ///
     /// If clones of this guard live, or other requests share its lease, they keep the lease: this guard is released, and the parts hold no
     /// lease. Then `resume` fails with [`AcquireError::EmptyParts`].
     pub fn into_parts(self) -> LeaseParts {

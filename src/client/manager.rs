@@ -20,6 +20,7 @@ use crate::signal::{self, Signals};
 use crate::store::Store;
 
 /// Connects one context to the leases of a store. Clones are handles to the same context.
+///
 /// While a manager holds or waits, it has a *session* of its own: its leases belong to the session, and end with it. Two managers of one
 /// process exclude each other. In a browser, managers and guards are not `Send`: use a `thread_local!`.
 ///
@@ -127,6 +128,7 @@ impl LeaseManager {
     }
 
     /// Reads which contexts hold a key, and which wait for it. See [`LeaseStatus`].
+    ///
     /// This renews nothing. So it also works without a runtime if the store needs none, as in memory and in SQLite.
     ///
     /// # Errors
@@ -288,10 +290,12 @@ impl LeaseManager {
     }
 
     /// [Closes](Self::close) the manager when this future ends. The future may, for example, wait for a signal to the process.
+    ///
     /// Await [`close`](Self::close) as well before the program ends: work and requests fail as soon as the closing begins, and the end of
     /// the runtime would interrupt it. Work that makes no requests meanwhile does not notice the closing: stop it by the same signal, or
     /// when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, Ctrl-C and SIGTERM no longer end the process: the
     /// program has to end by itself, for example at a second signal, as the documentation of that function shows.
+    ///
     /// If you call this outside a tokio runtime before the first request, nothing polls the future until that request is made. From then
     /// on, the runtime of that request polls it.
     ///
@@ -407,6 +411,7 @@ impl LeaseManagerBuilder {
 
     /// How long the context keeps an unused lease that nobody else wants, so that its next request with the same
     /// [`info`](LeaseRequest::info) costs no transaction. Zero releases it at once; more than a day is refused.
+    ///
     /// The default is 100 ms where a context that ends leaves nothing behind: in a page, which is notified of its end, and over a store
     /// that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would leave it in the store, and its
     /// successor would wait until the lease has expired. Choose a linger there only for a process that [closes](LeaseManager::close) its

@@ -55,6 +55,7 @@ impl LeaseParts {
     }
 
     /// The parts as a text without spaces and control characters, for a pipe, a file or a command line.
+    ///
     /// Anybody who has the text can take the lease, so keep it secret. Only the first to [resume](crate::LeaseManager::resume) it succeeds.
     ///
     /// ```

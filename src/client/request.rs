@@ -106,6 +106,7 @@ impl LeaseRequest {
 
     /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
+    ///
     /// The limit also covers the wait for a store that is silent or fails temporarily, such as a server that is being restarted. For such a
     /// store, a request without a limit does not wait for ever: it fails with [`AcquireError::Store`] once the store has been silent or
     /// busy for a lease, or has refused a new request three times.
@@ -151,6 +152,7 @@ impl LeaseRequest {
     }
 
     /// Waits for the lease: by priority, then first come, first served.
+    ///
     /// All requests of this manager for one key and mode share one position in the queue. While other contexts wait, the manager may pass
     /// the lease to its own next request for at most [50 ms](crate::LeaseManagerBuilder::max_tenure) after the grant, and at most [32
     /// times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait move to the end of the queue together,

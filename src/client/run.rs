@@ -140,8 +140,10 @@ impl LeaseRequest {
     /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
     /// dropped, unless this context was frozen for longer than the lease: then its work goes on after the freeze until the store answers,
     /// or for that twentieth of the lease. `elect` campaigns again as soon as the store answers.
+    ///
     /// The future can be spawned. The work may borrow from the scope of the call, as `async |lease| …` does. If the work must own what it
     /// captures, clone that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
+    ///
     /// If the store fails but trying again may help, `elect` continues to campaign, provided that the store has answered this manager
     /// before and the request has no [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause once before each
     /// lead. The work owns its guard, since each lead has another one, while [`run`](Self::run) lends its guard.

@@ -210,6 +210,7 @@ impl TokioExecutor {
     /// its first poll on, the signal no longer ends the process by itself: the program has to end when its leases are released. The future
     /// stays pending where signals are not available, such as in a runtime without I/O; call `enable_all()` on its `Builder`. Tokio reports
     /// that only by a panic. It is caught here, but the panic hook has printed tokio's message by then.
+    ///
     /// The same holds for every later Ctrl-C and SIGTERM, until the process ends, because tokio cannot restore a signal's default action.
     /// So a program whose own work may hang should wait for a second signal, and then exit:
     ///

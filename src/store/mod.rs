@@ -100,6 +100,7 @@ use crate::signal::Signals;
 /// * A store MAY delay an answer for as long as it likes: the caller has a time limit of its own.
 /// * [`transact`](Self::transact) MAY expect to be polled only by the executor's tasks, unless
 ///   [`polls_inline`](Self::polls_inline) says otherwise.
+///
 /// The module `contract` (feature `test-util`) tests these rules for any store.
 ///
 /// A `Box<dyn Store>` is a store, too; and so is an `Arc` of a store, or in a browser an `Rc`.
@@ -115,6 +116,7 @@ use crate::signal::Signals;
 #[diagnostic::on_unimplemented(note = "a URL is opened by `LeaseManager::from_url(url, executor).await`")]
 pub trait Store: MaybeSendSync + Debug + 'static {
     /// Applies a batch in one transaction. `now` is the caller's time; see [`StoreClock`].
+    ///
     /// After `limit` the caller treats the outcome as unknown and tries again. A store over a network sets it as the time limit of its
     /// statements, so that nothing that the caller gave up is applied much later.
     ///
