@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use etcd_client::Client;
 use futures::FutureExt;
 use leasehold::{
     executor::process_clock,
@@ -227,6 +228,12 @@ fn a_waiter_hears_of_the_release_in_a_cluster_that_lost_its_data() {
     });
 }
 
+/// Compacts away all that was written until now, so that no watch can begin there.
+async fn compact(etcd: &mut Client) {
+    let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
+    etcd.compact(newest, None).await.unwrap();
+}
+
 /// What was said until then is compacted away, so that a watch cannot begin there. In a server of its own, where nobody else's
 /// messages are.
 #[test]
@@ -247,8 +254,7 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
             while one.status("k").await.unwrap().queue.is_empty() {
                 tokio::task::yield_now().await;
             }
-            let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
-            etcd.compact(newest, None).await.unwrap();
+            compact(&mut etcd).await;
             proxy.cut();
             guard.release().await.unwrap();
         };
@@ -269,11 +275,7 @@ fn a_waiter_whose_message_was_compacted_away_reads_the_store_once_it_watches_aga
         let proxy = proxy_before(&address);
         let open = async |address: &str| manager(address, "missed").await.lease(LONG).build().unwrap();
         let (holder, waiter) = (open(&address).await, open(&address_of(&proxy)).await);
-        let compact = async || {
-            let mut etcd = client(&address).await;
-            let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
-            etcd.compact(newest, None).await.unwrap();
-        };
+        let compact = async || compact(&mut client(&address).await).await;
         missed::a_waiter_that_missed_a_message_reads_the_store_once_reconnected(&holder, &waiter, &proxy, compact)
             .await;
     });
