@@ -100,7 +100,7 @@ impl Desk<'_> {
             ));
         }
         let mut reply = self.attempt(batch, now, deadline);
-        if matches!(&reply, Err(trouble) if trouble.is_full()) && self.file.begin_log_again() {
+        if matches!(&reply, Err(trouble) if trouble.may_be_full()) && self.file.begin_log_again() {
             reply = self.attempt(batch, now, deadline);
         }
         let mut reply = reply.map_err(|trouble| self.file.error(trouble))?;

@@ -83,8 +83,8 @@ impl Trouble {
         Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
     }
 
-    /// Whether the disk was full, and nothing was written.
-    pub(super) fn is_full(&self) -> bool {
+    /// Whether nothing was written, and the disk may be full: a quota that is used up is an I/O error to SQLite, like any other.
+    pub(super) fn may_be_full(&self) -> bool {
         matches!(self, Self::Disk(error) if error.retry && error.applied == Applied::No)
     }
 
