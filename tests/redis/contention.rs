@@ -266,7 +266,7 @@ async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_other
             reserve();
         }
     };
-    let asked = pin!(store.transact(opening(1, waiting(1)), now(), Duration::from_millis(500)));
+    let asked = pin!(store.transact(opening(1, waiting(1)), now(), Duration::from_secs(2)));
     let Either::Left((answer, _)) = select(asked, pin!(keeps)).await;
     let error = answer.unwrap_err();
     assert_eq!((error.kind, error.applied), (StoreErrorKind::Busy, Applied::No), "{error}");
