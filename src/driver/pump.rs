@@ -136,9 +136,11 @@ impl Driver {
     fn obey(&self, command: Command, now: Now) -> Option<Input> {
         match command {
             Command::Store { id, batch } => return self.transact(id, batch, now),
+            Command::Wake { session, beacon } => self.wake(session, beacon),
+            // A copy shares the connections of its parent: it would speak in the parent's name, or lower the parent's beacon.
+            _ if !self.is_ours() => {}
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),
-            Command::Wake { session, beacon } => self.wake(session, beacon),
             Command::Rest => self.signals.rest(),
             Command::Fall => self.signals.fall(),
             Command::Watch { watch, session } => self.watch(watch, session),

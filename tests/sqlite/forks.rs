@@ -6,11 +6,22 @@ use std::{
     fs,
     os::unix::{fs::DirEntryExt as _, process::parent_id},
     path::Path,
-    process, thread,
+    process,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
-use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
+    machine::{Message, SessionId},
+    signal::{Beacons, Inbox, Signals},
+    store::MemoryStore,
+};
 
 use rusqlite::TransactionBehavior;
 use tokio::{
@@ -27,13 +38,56 @@ const BUSY: Duration = Duration::from_secs(60);
 const WHY: &str = "this process was forked after the lease manager was built, and the leases belong to its parent; build a manager after \
     the fork";
 
+/// Signals that count what they are asked for, as if they shared a connection with the parent.
+#[derive(Clone, Debug, Default)]
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn so_far(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Signals for Counted {
+    fn beacons(&self) -> Beacons {
+        Beacons::All
+    }
+
+    fn wake(&self, _: SessionId, _: bool, _: Weak<dyn Inbox>) -> bool {
+        self.count();
+        false
+    }
+
+    fn rest(&self) {
+        self.count();
+    }
+
+    fn send(&self, _: &Message) {
+        self.count();
+    }
+
+    fn watch(&self, _: u64, _: SessionId) {
+        self.count();
+    }
+
+    fn unwatch(&self, _: u64) {
+        self.count();
+    }
+}
+
 /// The other process: holds a key, and goes on as a copy of itself.
 pub(crate) fn go_on_as_a_copy(directory: &Path) {
     Runtime::new().unwrap().block_on(async {
-        let leases = manager(directory).lease(LEASE).build().unwrap();
+        let signals = Counted::default();
+        let leases = manager(directory).lease(LEASE).signals(signals.clone()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         say("held");
         told().next();
+        let before = signals.so_far();
         say(&leases.lock("another").try_acquire().await.unwrap_err().to_string());
         say(&leases.list("").await.unwrap_err().to_string());
         let mut database = connect(directory);
@@ -43,12 +97,13 @@ pub(crate) fn go_on_as_a_copy(directory: &Path) {
         say(timeout(BUSY, guard.lost()).await.map_or("it still holds", |reason| reason.name()));
         leases.close().await;
         say("closed");
+        say(&format!("{} signals", signals.so_far() - before));
     });
 }
 
 /// Over a server, both processes were granted the same lease, since they read each other's answers.
 #[test]
-fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases() {
+fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases_nor_its_signals() {
     let scratch = Scratch::new();
     let Some(library) = preloaded("forked", &scratch) else { return };
     let sign = scratch.0.join("forked");
@@ -67,6 +122,7 @@ fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases() {
     }
     assert_eq!(copy.hear(), "StoreFailed");
     assert_eq!(copy.hear(), "closed");
+    assert_eq!(copy.hear(), "0 signals", "its signals have the connection of its parent");
     assert_eq!(session(), parent, "the copy ends nothing of its parent");
 }
 
