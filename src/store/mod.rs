@@ -9,6 +9,11 @@ macro_rules! maybe_send {
     };
 }
 
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod backoff;
 #[cfg(feature = "test-util")]
 pub mod contract;
 #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]

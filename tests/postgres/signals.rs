@@ -159,6 +159,28 @@ fn a_waiter_that_missed_a_message_reads_the_store_once_it_listens_again() {
     });
 }
 
+/// Each time, the context asks the server about all that it holds.
+#[test]
+fn a_context_whose_connections_are_cut_at_once_connects_ever_more_rarely() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        drop(place.store().await);
+        let (one, client) = (Half::new(signals(&place, false).await), place.client().await);
+        one.obey("wake 1");
+        let cut = async {
+            loop {
+                let cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
+                client.query(cut, &[]).await.unwrap();
+            }
+        };
+        // About 30 pauses of 50 ms, or 5 of which each is twice as long as the one before.
+        let _ = timeout(Duration::from_secs(2), cut).await;
+        let told = one.obey("tell").matches("reconnected").count();
+        assert!((1..10).contains(&told), "{told} times");
+    });
+}
+
 /// How many contexts wait for the key in the next test.
 const WAITERS: usize = 20;
 

@@ -28,15 +28,14 @@ use super::{
 use crate::executor::{WeakShared, timers_run_here};
 use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
-use crate::store::inside::io_runs_here;
+use crate::store::{backoff::Backoff, inside::io_runs_here};
 
 /// How many messages wait for a slow server. Further ones are dropped: messages are hints.
 const WAITING: usize = 1_024;
 /// A message that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Before a connection that broke is opened again; doubled each time, up to the longest.
+/// Before a connection that broke is opened again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A connection that receives nothing for this long is checked with a ping.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -178,7 +177,7 @@ impl Ear {
     /// Receives messages until the context is gone, and subscribes again whenever the connection broke. Messages sent meanwhile are lost,
     /// so the context then reads the store.
     async fn hear(&self) {
-        let (mut pause, mut again) = (SHORTEST_PAUSE, false);
+        let (mut backoff, mut again) = (Backoff::new(SHORTEST_PAUSE), false);
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
             if let Some((connection, address)) = self.subscribe(again).await {
                 let since = time::Instant::now();
@@ -186,14 +185,10 @@ impl Ear {
                     self.tell(Notice::Reconnected);
                 }
                 self.hear_by(connection, &address).await;
-                // If a server cut each connection at once, the context would ask it about all that it holds 50 times a second.
-                if since.elapsed() > LONGEST_PAUSE {
-                    pause = SHORTEST_PAUSE;
-                }
+                backoff.stood(since);
             }
             again = true;
-            time::sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            time::sleep(backoff.next()).await;
         }
         // Whoever has closed the store, or dropped the context, may still have something to say.
         futures::future::pending::<()>().await;

@@ -9,29 +9,28 @@ use tokio::time::{Instant, sleep};
 use super::{Hearing, Post};
 use crate::machine::{Message, SessionId};
 use crate::signal::Notice;
-use crate::store::etcd::failure::{Failure, Load};
+use crate::store::{
+    backoff::Backoff,
+    etcd::failure::{Failure, Load},
+};
 
 /// How long a watch may take to begin.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Between two tries to watch.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Hears until the context rests, from this revision on.
 pub(super) async fn listen(post: Post, session: SessionId, hearing: Hearing, since: i64) {
     let keys = [Some(session), None].map(|to| (post.names.message(to), since));
     let mut ear = Ear { post, session, hearing, keys };
-    let mut pause = SHORTEST_PAUSE;
+    let mut backoff = Backoff::new(SHORTEST_PAUSE);
     while !ear.hearing.is_over() {
-        let has_heard = match ear.watch().await {
-            Ok(mut stream) => ear.hear(&mut stream).await,
-            Err(_) => false,
-        };
-        if has_heard {
-            pause = SHORTEST_PAUSE;
+        if let Ok(mut stream) = ear.watch().await {
+            let since = Instant::now();
+            ear.hear(&mut stream).await;
+            backoff.stood(since);
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(backoff.next()).await;
     }
 }
 
@@ -57,16 +56,13 @@ impl Ear {
         self.post.servers.ask(Load::default(), Instant::now() + LIMIT, begin).await
     }
 
-    /// Hears until the stream ends. Whether it heard anything, if only that the watch has begun.
-    async fn hear(&mut self, stream: &mut WatchStream) -> bool {
-        let mut has_heard = false;
+    /// Hears until the stream ends.
+    async fn hear(&mut self, stream: &mut WatchStream) {
         while let Ok(Some(response)) = stream.message().await {
             if self.hearing.is_over() || !self.take(&response) {
-                return has_heard;
+                return;
             }
-            has_heard = true;
         }
-        has_heard
     }
 
     /// Takes what came. Whether the watch goes on.

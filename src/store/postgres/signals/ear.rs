@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::{Either, select};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
-    time::{sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -18,10 +18,10 @@ use super::{
 use crate::executor::{Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Inbox, Notice};
+use crate::store::backoff::Backoff;
 
-/// Between two tries to connect, doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Between two tries to connect.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// A question on a connection that takes longer shows that it is cut.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -70,14 +70,14 @@ impl Ear {
     }
 
     async fn listen(&mut self, events: UnboundedSender<Event>, heard: &mut UnboundedReceiver<Event>) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(SHORTEST_PAUSE);
         for number in 1.. {
             let connected = match self.connect(number, &events, heard).await {
                 Ok(link) => link,
                 Err(Rests) => return,
             };
             if let Some(link) = connected {
-                pause = FIRST_PAUSE;
+                let since = Instant::now();
                 self.watches.connected();
                 if number > 1 {
                     // A standby that took over may lack the latest writes, where replication is asynchronous.
@@ -86,12 +86,12 @@ impl Ear {
                 if let Err(Rests) = self.serve(&link, heard).await {
                     return;
                 }
+                backoff.stood(since);
             }
             self.lose_beacon();
-            if let Err(Rests) = self.meanwhile(sleep(pause), heard).await {
+            if let Err(Rests) = self.meanwhile(sleep(backoff.next()), heard).await {
                 return;
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

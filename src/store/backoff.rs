@@ -1,0 +1,51 @@
+//! The pauses between the connections of a session's signals.
+
+use core::time::Duration;
+
+use tokio::time::Instant;
+
+/// No pause is longer.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Each pause is twice as long as the one before, until a connection has lasted. Each new connection makes the context ask about all that it
+/// holds, so a server that accepts connections and cuts them at once would be asked many times a second.
+pub(super) struct Backoff {
+    shortest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) const fn new(shortest: Duration) -> Self {
+        Self { shortest, next: shortest }
+    }
+
+    /// A connection that stood since then has ended.
+    pub(super) fn stood(&mut self, since: Instant) {
+        if since.elapsed() > LONGEST {
+            self.next = self.shortest;
+        }
+    }
+
+    /// The pause before the next connection.
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = LONGEST.min(pause * 2);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_has_lasted_makes_the_pauses_short_again() {
+        let mut backoff = Backoff::new(Duration::from_millis(500));
+        let next_ms = |backoff: &mut Backoff| backoff.next().as_millis();
+        assert_eq!([(); 5].map(|()| next_ms(&mut backoff)), [500, 1_000, 2_000, 2_000, 2_000]);
+        backoff.stood(Instant::now());
+        assert_eq!(next_ms(&mut backoff), 2_000, "it was cut too soon");
+        backoff.stood(Instant::now().checked_sub(LONGEST * 2).expect("the machine runs longer"));
+        assert_eq!(next_ms(&mut backoff), 500);
+    }
+}
