@@ -2,9 +2,17 @@
 
 use tokio::time::timeout;
 
-use leasehold::{FenceError, store::RedisStore};
+use leasehold::{
+    FenceError,
+    store::{RedisStore, Store},
+};
 
-use crate::{BUSY, LONG_LEASE, SHORT_LEASE, client_of, context, proxy_before, server::Server};
+use crate::{
+    BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
+    inputs::{look, now},
+    open, proxy_before,
+    server::Server,
+};
 
 /// Its session is old enough to have reached the replica, and so its heartbeats go on.
 #[tokio::test]
@@ -72,4 +80,29 @@ async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_wri
     assert_eq!(replica.ask::<i64>(&["GET", "failover: n"]), 1, "only the second holder wrote to the new master");
     first.lost().await;
     assert!(second.verify().await.unwrap());
+}
+
+/// Each server has settings of its own.
+#[tokio::test]
+async fn a_successor_that_evicts_any_key_is_not_used_until_it_is_set_otherwise() {
+    let (Some(mut master), Some(successor)) =
+        (Server::start(&[]), Server::start(&["--maxmemory-policy", "allkeys-lru"]))
+    else {
+        return;
+    };
+    let proxy = proxy_before(master.port());
+    let store = open(&client_of(&proxy), "successor").await;
+    store.transact(look(1), now(), BUSY).await.unwrap();
+    master.kill();
+    proxy.lead_to(successor.port());
+    let evicts = async || {
+        let error = store.transact(look(1), now(), BUSY).await.expect_err("it would forget leases");
+        assert!(error.retry, "somebody may set it otherwise: {error}");
+        error.message.contains("set maxmemory-policy noeviction")
+    };
+    // The first that uses the old connection may learn no more than that it broke.
+    while !evicts().await {}
+    assert!(evicts().await, "it is looked at each time");
+    let _: String = successor.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    store.transact(look(1), now(), BUSY).await.unwrap();
 }

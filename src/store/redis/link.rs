@@ -19,7 +19,7 @@ use super::{
     node::{Node, address_of},
     route::Route,
     servers::RedisServers,
-    tls,
+    setup, tls,
 };
 use crate::{
     machine::{StoreError, StoreErrorKind},
@@ -216,14 +216,31 @@ impl Link {
             return Ok(node);
         }
         *kept = None;
-        let node = match wanted {
+        let mut node = match wanted {
             Some(address) => self.route.open_at(address, &self.files).await?,
             None => self.route.open(&self.files).await?,
         };
+        self.check_eviction(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&node.address);
         *kept = Some(Kept { node: node.clone(), asked_at: Instant::now() });
         Ok(node)
+    }
+
+    /// Each new connection may lead to another server, or to one that has other settings by now.
+    async fn check_eviction(&self, node: &mut Node) -> Result<(), StoreError> {
+        let is_first = self.opened() == 0;
+        match setup::check_eviction(node).await {
+            Ok(has_told) => {
+                if is_first && !has_told {
+                    setup::warn_of_silence(&node.address);
+                }
+                Ok(())
+            }
+            Err(error) if is_first => Err(error),
+            // Leases are held, and somebody may set it otherwise before they run out.
+            Err(error) => Err(StoreError::transient(error.message)),
+        }
     }
 
     /// How many connections were opened so far. A new one may lead to a server that has lost writes.

@@ -1,12 +1,15 @@
-//! What is looked at when a store is connected, so that a server that would lose leases is refused before the first one.
+//! What is looked at when a store connects, so that a server that would lose leases is refused before it keeps one.
 
 use std::{format, string::String, vec::Vec};
 
 use redis::{Value, cmd};
 use tracing::warn;
 
-use super::failure::{self, Stage};
-use super::link::Link;
+use super::{
+    failure::{self, Stage},
+    link::Link,
+    node::Node,
+};
 use crate::machine::{Records, Row, StoreError, StoreId};
 use crate::store::Durability;
 
@@ -30,7 +33,6 @@ pub(super) struct Found {
 /// [`StoreError`] that names the remedy, if the server must not keep leases or did not answer.
 pub(super) async fn look(link: &Link, rows: &str) -> Result<Found, StoreError> {
     check_role(link).await?;
-    check_eviction(link).await?;
     let durability = durability(link).await?;
     Ok(Found { store: store_id(link, rows).await?, durability })
 }
@@ -54,19 +56,28 @@ fn of_role(link: &Link) -> StoreError {
     failure::unsupported(format!("{told}; connect to its master"))
 }
 
-async fn check_eviction(link: &Link) -> Result<(), StoreError> {
-    match setting(link, "maxmemory-policy").await? {
+/// Refuses a server that may evict any key. Returns whether it has told what it does when its memory is full.
+///
+/// # Errors
+/// [`StoreError`] that names the remedy, if the server is refused or did not answer.
+pub(super) async fn check_eviction(node: &mut Node) -> Result<bool, StoreError> {
+    let policy = match node.ask(cmd("CONFIG").arg("GET").arg("maxmemory-policy")).await? {
+        Ok(value) => setting_in(value),
+        Err(refusal) if is_withheld(&refusal) => None,
+        Err(refusal) => return Err(failure::of_refusal(&node.address, &refusal, Stage::Reading)),
+    };
+    match policy {
         Some(policy) if policy.starts_with("allkeys-") => Err(failure::unsupported(format!(
             "Redis at {} evicts any key when its memory is full (maxmemory-policy {policy}), and so would forget leases that \
              are held; set maxmemory-policy noeviction",
-            link.address()
+            node.address
         ))),
-        Some(_) => Ok(()),
-        None => {
-            warn!(target: "leasehold", address = %link.address(), "{UNCHECKED}");
-            Ok(())
-        }
+        policy => Ok(policy.is_some()),
     }
+}
+
+pub(super) fn warn_of_silence(address: &str) {
+    warn!(target: "leasehold", address, "{UNCHECKED}");
 }
 
 async fn durability(link: &Link) -> Result<Durability, StoreError> {
@@ -79,13 +90,15 @@ async fn durability(link: &Link) -> Result<Durability, StoreError> {
 /// A setting of the server; `None` where the server does not tell.
 async fn setting(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
     match link.ask(cmd("CONFIG").arg("GET").arg(name), Stage::Reading).await? {
-        Ok(value) => {
-            let pair: Vec<String> = redis::from_redis_value(value).unwrap_or_default();
-            Ok(pair.into_iter().nth(1))
-        }
+        Ok(value) => Ok(setting_in(value)),
         Err(refusal) if is_withheld(&refusal) => Ok(None),
         Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
     }
+}
+
+/// The value in an answer of its name and its value.
+fn setting_in(answer: Value) -> Option<String> {
+    redis::from_redis_value::<Vec<String>>(answer).ok()?.into_iter().nth(1)
 }
 
 /// Hosted servers often keep their settings to themselves: by rights, or by leaving the command out.
