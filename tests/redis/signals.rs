@@ -23,7 +23,9 @@ use tokio::{
 };
 
 use crate::{
-    BUSY, LONG_LEASE, client_of, cluster, context, missed, open,
+    BUSY, LONG_LEASE, client_of, cluster, context,
+    inputs::{look, now},
+    missed, open,
     other::{Other, say, told},
     proxy_before,
     server::Server,
@@ -251,6 +253,31 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
     assert_eq!(server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 2, "each context listens");
     let before = other.obey("tell").matches("\"gone\"").count();
     heard(before + 1).await;
+}
+
+/// It has cut both connections of the context, that for messages and that of its store.
+#[tokio::test]
+async fn a_restart_of_the_server_is_told_once() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "once").await;
+    let one = Half::new(store.signals().expect("the store brings its own"));
+    one.obey("wake 1");
+    while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{once}:0:all"]).1 == 0 {
+        settle().await;
+    }
+    server.kill();
+    server.run();
+    let told = || one.obey("tell").matches("reconnected").count();
+    let heard = async {
+        while told() == 0 {
+            settle().await;
+        }
+    };
+    timeout(BUSY, heard).await.expect("it is told");
+    // As the context does when it is told.
+    while store.transact(look(1), now(), BUSY).await.is_err() {}
+    settle().await;
+    assert_eq!(told(), 1, "the store's connection was cut, too");
 }
 
 /// Each time, the context asks the server about all that it holds.

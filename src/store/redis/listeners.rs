@@ -41,15 +41,16 @@ impl Listeners {
         all.push(Listener { inbox, resting });
     }
 
-    /// The store was answered while this was its latest connection.
-    pub(super) fn heed(&self, connection: u64) {
+    /// The store was answered while this was its latest connection. Whether the connection is new, and all who are awake were notified.
+    pub(super) fn heed(&self, connection: u64) -> bool {
         if self.told.fetch_max(connection, SeqCst) >= connection {
-            return;
+            return false;
         }
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let inboxes: Vec<_> = all.iter().filter(|one| one.hears()).filter_map(|one| one.inbox.upgrade()).collect();
         drop(all);
         inboxes.iter().for_each(|inbox| inbox.notice(Notice::Reconnected));
+        true
     }
 }
 

@@ -182,7 +182,7 @@ impl Ear {
             if let Some((connection, address)) = self.subscribe(again).await {
                 let since = time::Instant::now();
                 if again {
-                    self.tell(Notice::Reconnected);
+                    self.tell_of_gap().await;
                 }
                 self.hear_by(connection, &address).await;
                 backoff.stood(since);
@@ -203,6 +203,18 @@ impl Ear {
             Some((connection, address))
         };
         time::timeout(PATIENCE, subscribe).await.ok().flatten()
+    }
+
+    /// Messages may have been lost. What cut their connection has perhaps cut the store's, too. If only the next question found that out, the
+    /// context would be told once more, and would ask everything twice.
+    async fn tell_of_gap(&self) {
+        let Place { link, listeners, .. } = &*self.place;
+        let ping = async || link.send(&cmd("PING"), Stage::Reading).await.is_ok();
+        // The first one may learn no more than that the connection is cut.
+        let answered = time::timeout(PATIENCE, async { ping().await || ping().await }).await;
+        if !(answered == Ok(true) && listeners.heed(link.opened())) {
+            self.tell(Notice::Reconnected);
+        }
     }
 
     fn warn_of(&self, refusal: &RedisError) {
