@@ -99,7 +99,11 @@ impl fmt::Display for StoreError {
             Applied::No => "not applied",
             Applied::Unknown => "outcome unknown",
         };
-        let remedy = if self.retry { "trying again may help" } else { "trying again will not help" };
+        let remedy = match self.kind {
+            _ if !self.retry => "trying again will not help",
+            StoreErrorKind::Quota => "trying again helps once there is room",
+            _ => "trying again may help",
+        };
         write!(out, "the store failed: {} ({applied}; {remedy})", self.message)
     }
 }
