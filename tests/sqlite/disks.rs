@@ -8,14 +8,15 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError,
+    AcquireError, FenceError,
     machine::StoreErrorKind,
     store::{SqliteStore, Store},
 };
 use nix::errno::Errno;
+use rusqlite::TransactionBehavior;
 use tokio::runtime::Runtime;
 
-use crate::{Other, Scratch, file, files::SmallDisk, manager, say, told, wall_clock::preloaded};
+use crate::{Other, Scratch, connect, file, files::SmallDisk, manager, say, told, wall_clock::preloaded};
 
 /// So long that no heartbeat comes in between.
 const LONG_LEASE: Duration = Duration::from_secs(3_600);
@@ -40,13 +41,41 @@ pub(crate) fn acquire_when_told(directory: &Path) {
     });
 }
 
-/// What a process is told whose writes fail by this error; then they succeed again.
-fn told_of(errno: Errno) -> Option<String> {
+/// The other process: fences two transactions that have written more than the cache of their connection holds, each when it is told.
+pub(crate) fn fence_when_told(directory: &Path) {
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = connect(directory);
+        database.execute_batch("PRAGMA cache_size = 10; CREATE TABLE notes (text TEXT)").unwrap();
+        let mut fence = |begun: fn()| {
+            let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+            for _ in 0..50 {
+                transaction.execute("INSERT INTO notes VALUES (?)", ["long".repeat(1_000)]).unwrap();
+            }
+            begun();
+            match guard.fence(&transaction).into_inner() {
+                Ok(_) => say("granted"),
+                Err(FenceError::Store(error)) => say(&format!("{:?}: {error}", error.kind)),
+                Err(error) => say(&error.to_string()),
+            }
+        };
+        fence(|| {
+            say("held");
+            told().next();
+        });
+        told().next();
+        fence(|| ());
+    });
+}
+
+/// What a process of this role is told when its writes fail by this error; then they succeed again.
+fn told_of(role: &str, errno: Errno) -> Option<String> {
     let scratch = Scratch::new();
     let library = preloaded("refused_writes", &scratch)?;
     let why: PathBuf = scratch.0.join("why");
     let program = env::current_exe().expect("this test is a file");
-    let mut other = Other::start_by(&program, "one more", &scratch, |command| {
+    let mut other = Other::start_by(&program, role, &scratch, |command| {
         command.env("LD_PRELOAD", library).env("LEASEHOLD_TEST_REFUSES", &why);
     });
     assert_eq!(other.hear(), "held");
@@ -61,14 +90,21 @@ fn told_of(errno: Errno) -> Option<String> {
 
 #[test]
 fn the_error_names_a_quota_that_is_used_up() {
-    let Some(said) = told_of(Errno::EDQUOT) else { return };
+    let Some(said) = told_of("one more", Errno::EDQUOT) else { return };
+    assert!(said.starts_with("Quota: ") && said.contains("raise the quota"), "{said}");
+}
+
+/// The fence reads rows, for which SQLite writes others to make room in its cache.
+#[test]
+fn a_fence_names_a_quota_that_is_used_up() {
+    let Some(said) = told_of("fences", Errno::EDQUOT) else { return };
     assert!(said.starts_with("Quota: ") && said.contains("raise the quota"), "{said}");
 }
 
 /// As after an error of the disk.
 #[test]
 fn the_error_names_a_file_system_that_became_read_only() {
-    let Some(said) = told_of(Errno::EROFS) else { return };
+    let Some(said) = told_of("one more", Errno::EROFS) else { return };
     assert!(said.contains("read-only") && said.contains("mount it for writing"), "{said}");
 }
 

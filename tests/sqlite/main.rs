@@ -48,6 +48,7 @@ fn the_other_process() {
         "contestant" => processes::contend(&directory),
         "copy" => forks::go_on_as_a_copy(&directory),
         "counter" => processes::count(&directory),
+        "fences" => disks::fence_when_told(&directory),
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),

@@ -101,10 +101,10 @@ fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> 
     if transaction.is_autocommit() {
         return Err(FenceError::Misuse("the transaction is over: fence it before COMMIT or ROLLBACK".into()));
     }
-    let tables = tables_in(transaction, &fence.reach())?;
-    lock(transaction, &tables)?;
-    let mut rows =
-        Rows::prepare(transaction, &tables, false).map_err(|error| FenceError::Store(failure::meaning(&error)))?;
+    let (path, tables) = tables_in(transaction, &fence.reach())?;
+    let failed = |trouble| FenceError::Store(file::told(&path, trouble));
+    lock(transaction, &path, &tables)?;
+    let mut rows = Rows::prepare(transaction, &tables, false).map_err(|error| failed(error.into()))?;
     let (store, mut records) = load(&mut rows, fence).map_err(failed)?;
     fence.judge(store, &mut records)?;
     rows.write_changed(&mut records).map_err(failed)
@@ -113,12 +113,8 @@ fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> 
 const READ_ONLY: &str = "the connection of the transaction cannot write, so there is nothing to fence; open it for reading and writing, without \
     PRAGMA query_only, as a user who may write to the file";
 
-fn failed(trouble: Trouble) -> FenceError {
-    FenceError::Store(trouble.into_error())
-}
-
-/// The tables of the leases, where the transaction finds them.
-fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceError> {
+/// The file of the leases, and their tables, where the transaction finds them.
+fn tables_in(transaction: &Connection, reach: &Reach) -> Result<(PathBuf, Tables), FenceError> {
     let found = || {
         let Reach::Machine(directory) = reach else { return None };
         let mut attached = transaction.prepare("PRAGMA database_list").ok()?;
@@ -127,7 +123,8 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceErr
             let (name, file): (String, String) = (database.get(1).ok()?, database.get(2).unwrap_or_default());
             let Some((path, is_there)) = place_of(Path::new(&file)) else { continue };
             if let Some(prefix) = file::prefix_of(directory, &path) {
-                return Some(if is_there { Ok(Tables::new(&name, prefix)) } else { Err(gone(&file)) });
+                let tables = Tables::new(&name, prefix);
+                return Some(if is_there { Ok((path, tables)) } else { Err(gone(&file)) });
             }
         }
         None
@@ -155,7 +152,7 @@ fn gone(file: &str) -> FenceError {
 }
 
 /// Takes the write lock, and writes nothing.
-fn lock(transaction: &Connection, tables: &Tables) -> Result<(), FenceError> {
+fn lock(transaction: &Connection, path: &Path, tables: &Tables) -> Result<(), FenceError> {
     let locked = transaction.execute(&format!("UPDATE {} SET version = version WHERE 0", tables.store), []);
     let Err(error) = locked else { return Ok(()) };
     if failure::is_busy(&error) {
@@ -165,7 +162,7 @@ fn lock(transaction: &Connection, tables: &Tables) -> Result<(), FenceError> {
     if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) {
         return Err(FenceError::Misuse(READ_ONLY.into()));
     }
-    Err(FenceError::Store(failure::meaning(&error)))
+    Err(FenceError::Store(file::told(path, error.into())))
 }
 
 /// What the fence is judged by. A store whose row cannot be read is none that a lease was granted in.

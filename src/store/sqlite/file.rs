@@ -207,7 +207,8 @@ impl LeaseFile {
     }
 }
 
-fn told(path: &Path, trouble: Trouble) -> StoreError {
+/// What a failure at this file means.
+pub(super) fn told(path: &Path, trouble: Trouble) -> StoreError {
     match trouble {
         Trouble::Disk(error) => beside::blame_disk(path, error),
         other => other.into_error(),
