@@ -178,6 +178,24 @@ fn a_name_that_the_server_cannot_index_is_refused_for_good() {
     });
 }
 
+/// A limit of the user or the database, which the server has since version 17, is passed while the transaction waits for others. What a
+/// trigger says stands for such a server.
+#[test]
+fn a_limit_of_the_server_for_transactions_ends_no_wait_for_good() {
+    on_server("faults_limit", |place| async move {
+        let store = place.store().await;
+        let trigger = "CREATE FUNCTION faults_limit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                           RAISE EXCEPTION 'terminating connection due to transaction timeout' USING ERRCODE = '25P04';
+                       END $$;
+                       CREATE TRIGGER faults_limit BEFORE INSERT ON faults_limit_session
+                       FOR EACH ROW EXECUTE FUNCTION faults_limit()";
+        place.client().await.batch_execute(trigger).await.unwrap();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Busy, Applied::No, true), "{error}");
+        assert!(error.message.contains("raise the transaction_timeout"), "{error}");
+    });
+}
+
 /// Somebody may make room before the lease has run out.
 #[test]
 fn a_holder_outlives_a_disk_that_is_full_for_a_while() {

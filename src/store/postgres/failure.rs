@@ -71,6 +71,10 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
         "57014" => {
             of_cancel(failure, "raise the statement_timeout that the user, the database or the transaction sets")
         }
+        // Since version 17. The server rolls the transaction back, and ends the connection.
+        "25P04" => {
+            of_cancel(failure, "raise the transaction_timeout that the user, the database or the transaction sets")
+        }
         "55P03" => StoreError::locked(format!(
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             failure.said
