@@ -173,7 +173,7 @@ fn a_server_without_room_is_told_as_such() {
 }
 
 /// Turns on users: `root`, and `worker` who may use the leases only.
-async fn enable_users(client: &mut Client) {
+pub(crate) async fn enable_users(client: &mut Client) {
     client.user_add("root", "secret", None).await.unwrap();
     client.user_grant_role("root", "root").await.unwrap();
     client.role_add("worker").await.unwrap();

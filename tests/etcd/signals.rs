@@ -23,6 +23,7 @@ use crate::{
     Scratch, address_of, connect,
     contract::client,
     faults::ask,
+    inputs::enable_users,
     manager, missed, prefix,
     proxy::Way,
     proxy_before, say,
@@ -88,6 +89,38 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
             let (next, ()) = futures::join!(wait, release);
             next.unwrap().release().await.unwrap();
         }
+    });
+}
+
+/// A server forgets a token that nobody has used for a while, and ends a watch that comes with it.
+#[test]
+fn a_waiter_whose_token_is_out_of_date_hears_of_the_release() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&["--auth-token-ttl", "1"]);
+    Runtime::new().unwrap().block_on(async {
+        let mut etcd = client(&server.address()).await;
+        enable_users(&mut etcd).await;
+        let proxy = proxy_before(&server.address());
+        let open = async |port: u16| {
+            let address = format!("etcd://worker:p%40ss@127.0.0.1:{port}");
+            manager(&address, "leasehold").await.lease(LONG).build().unwrap()
+        };
+        let (one, two) = (open(server.port).await, open(proxy.port).await);
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let wait = two.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while one.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            // The server looks once a second for tokens that are out of date.
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            proxy.cut();
+            guard.release().await.unwrap();
+        };
+        let (next, ()) = futures::join!(wait, release);
+        next.unwrap().release().await.unwrap();
     });
 }
 

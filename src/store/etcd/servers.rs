@@ -93,6 +93,11 @@ impl Servers {
     /// Closes the connections. A later call opens one that ends with the call.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
+        self.forget();
+    }
+
+    /// The next call opens a new connection, and so gets a new token.
+    pub(super) fn forget(&self) {
         self.clients().fill(None);
     }
 
@@ -158,7 +163,7 @@ impl Servers {
                 ))));
             }
         }
-        self.clients().fill(None);
+        self.forget();
         self.cluster.store(found, Relaxed);
         Ok(())
     }

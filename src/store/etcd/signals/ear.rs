@@ -74,6 +74,9 @@ impl Ear {
             }
             if response.compact_revision() > 0 {
                 self.hearing.tell(Notice::Reconnected);
+            } else {
+                // The token of the connection may be out of date. Unlike another call, a watch is not refused for that at its begin.
+                self.post.servers.forget();
             }
             return false;
         }
