@@ -62,11 +62,11 @@ export async function webpackBuilds() {
 }
 
 /** It leaves the wasm where it is: `copies` it beside the script, as its users do. */
-export async function esbuildBuilds(name, entry, copies, format = "esm") {
+export async function esbuildBuilds(name, entry, copies, options = {}) {
   const folder = install("bundled", name);
   const { build } = await load("esbuild");
   const entryPoints = [join(folder, `src/${entry}.mjs`)];
-  await build({ entryPoints, bundle: true, format, outfile: join(folder, "dist/main.js"), logLevel: "error" });
+  await build({ entryPoints, bundle: true, format: "esm", outfile: join(folder, "dist/main.js"), logLevel: "error", ...options });
   const wasm = "leasehold_bg.wasm";
   if (copies) copyFileSync(join(folder, "node_modules/leasehold", wasm), join(folder, "dist", wasm));
   return { url: await page(join(folder, "dist")) };

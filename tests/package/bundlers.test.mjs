@@ -15,7 +15,8 @@ const PROGRAMS = {
   webpack: webpackBuilds,
   "esbuild, the wasm copied": () => esbuildBuilds("esbuild", "alone", true),
   "esbuild alone": () => esbuildBuilds("esbuild-alone", "alone", false),
-  "esbuild into a script that is no module": () => esbuildBuilds("esbuild-iife", "alone", true, "iife"),
+  "esbuild into a script that is no module": () => esbuildBuilds("esbuild-iife", "alone", true, { format: "iife" }),
+  "esbuild for engines older than ES2020": () => esbuildBuilds("esbuild-es2019", "alone", true, { target: "es2019" }),
   "esbuild with leasehold/inline": () => esbuildBuilds("esbuild-inline", "inline", false),
   "esbuild, leasehold/inline for leasehold in a classic service worker": () => esbuildBuildsService("esbuild-service"),
   "Next.js dev": () => nextServes("next-dev"),
@@ -68,10 +69,12 @@ program("Vite 7 build", 1, withWorker);
 program("webpack", 1, withWorker);
 program("esbuild alone", undefined, advised);
 program("esbuild, the wasm copied", undefined, alone);
-program("esbuild into a script that is no module", undefined, (told) => {
-  advised(told);
-  assert.match(told.message, /build the script as an ES module/);
-});
+for (const name of ["esbuild into a script that is no module", "esbuild for engines older than ES2020"]) {
+  program(name, undefined, (told) => {
+    advised(told);
+    assert.match(told.message, /build the script as a module for ES2020 or newer/);
+  });
+}
 program("esbuild with leasehold/inline", undefined, alone);
 program("esbuild, leasehold/inline for leasehold in a classic service worker", undefined, alone);
 program("Next.js dev", undefined, alone);

@@ -35,12 +35,12 @@ export function init(source) {
   }
 }
 
-/** A script that is no module has no address of its own to start from. */
+/** A script that is no module, or that is compiled for engines older than ES2020, has no address of its own to start from. */
 function located() {
   try {
     return own();
   } catch (cause) {
-    const advice = 'build the script as an ES module, tell init() where the wasm is, or import from "leasehold/inline"';
+    const advice = 'build the script as a module for ES2020 or newer, tell init() where the wasm is, or import from "leasehold/inline"';
     throw new LeaseError("InitFailed", `the wasm did not load: ${cause}; ${advice}`, { cause });
   }
 }
