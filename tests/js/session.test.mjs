@@ -41,6 +41,24 @@ test("without a session there is no token, and an answer that comes after a logo
   db.close();
 });
 
+test("tabs whose token was used by a tab that is gone wait for its answer at the same time", skip, async () => {
+  const { accessToken, openSessions } = await import(join(app, "session.js"));
+  const db = await openSessions();
+  await db.put("session", { accessToken: "old", refreshToken: "used", expiresAt: 0 }, "mine");
+  const tabs = await Promise.all([1, 2, 3].map(() => openManager({}, "session")));
+  const events = [];
+  const askServer = async () => {
+    events.push("asks");
+    throw Object.assign(new Error("it was used"), { code: "invalid_grant" });
+  };
+  const refused = tabs.map((leases) => accessToken(db, leases, askServer, 1_000).catch(() => events.push("gives up")));
+  await Promise.all(refused);
+  assert.deepEqual(events, ["asks", "asks", "asks", "gives up", "gives up", "gives up"]);
+  for (const leases of tabs) await leases.close();
+  await db.delete("session", "mine");
+  db.close();
+});
+
 /** What a user adds in TypeScript. */
 const TYPES = `import type { DBSchema, IDBPDatabase } from "idb";
 import type { LeaseManager } from "leasehold";
