@@ -143,7 +143,8 @@ impl EtcdStore {
         let address = Address::parse(servers)?;
         let runtime = runtime_for("etcd")?;
         let names = Names { prefix: prefix.into() };
-        let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
+        // Boxed, as the futures of an application contain this one: the compiler refuses futures that nest too deeply.
+        let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).boxed().await?;
         let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));
         Ok(Self {
             servers: Arc::new(servers),

@@ -29,6 +29,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use tokio::{runtime::Handle, time::timeout};
 
 use super::{Durability, Reach, Store, inside::inside};
@@ -180,8 +181,11 @@ impl PostgresStore {
     /// # Ok(()) }
     /// ```
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        self.on_runtime(LIMIT, |place| async move { schema::migrate(&place.lending, &place.names, CONNECT).await })
-            .await
+        // Boxed for the same reason as what `connect` awaits.
+        self.on_runtime(LIMIT, |place| {
+            async move { schema::migrate(&place.lending, &place.names, CONNECT).await }.boxed()
+        })
+        .await
     }
 
     /// Sweeps once, if the first session that was opened found many records.

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::{boxed::Box, string::String, sync::Arc};
 
+use futures::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -143,7 +144,9 @@ impl PostgresStoreBuilder {
                 CONNECT.as_secs()
             ))
         };
-        let names = timeout_at(deadline, names_in(&lending, self.prefix)).await.unwrap_or_else(|_| Err(silent()))?;
+        // Boxed, as the futures of an application contain this one: the compiler refuses futures that nest too deeply.
+        let names =
+            timeout_at(deadline, names_in(&lending, self.prefix).boxed()).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());
         let (durability, signals) = (self.durability, self.signals);
         let crowding = Crowding::default();
