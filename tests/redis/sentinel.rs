@@ -189,6 +189,8 @@ async fn sentinels_that_lead_to_no_master_are_reported() {
     assert!(refused(&format!("redis-sentinel://127.0.0.1:1,{hosts}/another"), &["\"another\""]).await);
     let server = group.master.address();
     assert!(!refused(&format!("redis-sentinel://{server}/m"), &["is no Sentinel", "leave out -sentinel"]).await);
+    let sentinel = group.sentinels[0].address();
+    assert!(!refused(&format!("redis://{sentinel}"), &["is a Sentinel", "redis-sentinel://"]).await);
     assert!(!refused(&format!("redis-sentinel://{hosts}"), &["/mymaster"]).await);
     assert!(!refused(&format!("redis-sentinel://{hosts}//0"), &["/mymaster/0"]).await);
     let nameless = RedisServers::sentinel("", [group.sentinels[0].remote_client()], RedisConnectionInfo::default());

@@ -38,13 +38,34 @@ pub(super) async fn look(link: &Link, rows: &str) -> Result<Found, StoreError> {
 }
 
 async fn check_role(link: &Link) -> Result<(), StoreError> {
-    let asked = link.ask(cmd("INFO").arg("replication"), Stage::Reading).await?;
-    match asked {
-        Ok(Value::BulkString(text)) if String::from_utf8_lossy(&text).contains("role:slave") => Err(of_role(link)),
-        Ok(_) => Ok(()),
-        Err(refusal) if is_withheld(&refusal) => Ok(()),
+    match info(link, "replication").await? {
+        Some(text) if text.contains("role:slave") => Err(of_role(link)),
+        // A Sentinel has no such section.
+        Some(text) if !text.contains("role:") && is_sentinel(link).await? => Err(of_sentinel(link)),
+        _ => Ok(()),
+    }
+}
+
+async fn is_sentinel(link: &Link) -> Result<bool, StoreError> {
+    Ok(info(link, "sentinel").await?.is_some_and(|text| text.contains("sentinel_masters:")))
+}
+
+/// What the server tells about a subject; `None` where it does not tell.
+async fn info(link: &Link, section: &str) -> Result<Option<String>, StoreError> {
+    match link.ask(cmd("INFO").arg(section), Stage::Reading).await? {
+        Ok(Value::BulkString(text)) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+        Ok(_) => Ok(None),
+        Err(refusal) if is_withheld(&refusal) => Ok(None),
         Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
     }
+}
+
+fn of_sentinel(link: &Link) -> StoreError {
+    failure::unsupported(format!(
+        "the server at {} is a Sentinel, which keeps no leases; write redis-sentinel://host:port/mymaster/0, with the name of its master, \
+         or connect to the master itself",
+        link.address()
+    ))
 }
 
 fn of_role(link: &Link) -> StoreError {
