@@ -116,6 +116,8 @@ fn a_wrong_user_is_named() {
         let error = refused(PostgresStore::connect(&place.url.replace("postgres@", "nobody:hunter2@"))).await;
         says(&error, &["\"nobody\"", "correct the user or the password"]);
         assert!(!error.retry, "{error}");
+        let error = refused(PostgresStore::connect(&place.url.replace("postgres@", ""))).await;
+        says(&error, &["does not let the user of this process in"]);
     });
 }
 

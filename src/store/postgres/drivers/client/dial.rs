@@ -175,7 +175,7 @@ impl Dial {
     }
 
     fn refused(&self, error: &Error) -> StoreError {
-        let user = self.config.get_user().unwrap_or("the one of this process");
+        let user = self.config.get_user().unwrap_or("of this process");
         failure::of_connect(&failed(error), user, &self.hosts())
     }
 
