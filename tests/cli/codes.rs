@@ -1,6 +1,10 @@
 //! The exit codes, and what is said with them.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
 
 use crate::{
     harness::{Done, Running, Scratch, is_right_once},
@@ -41,11 +45,31 @@ fn a_command_that_is_not_found_gives_127() {
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 0, "the lease was given back");
 }
 
+/// flock's users know `-c`; a variable before the command, or a builtin, is a line of shell, too.
+#[test]
+fn a_line_of_shell_in_place_of_the_command_is_told_how_to_be_run() {
+    let scratch = Scratch::new();
+    for words in [&["echo hi"][..], &["NAME=1", "env"], &["cd", "/"]] {
+        told(&scratch.done(&[&["run", "k"], words].concat()), 127, &[words[0], "sh -c LINE"]);
+    }
+}
+
+#[test]
+fn a_script_whose_interpreter_is_missing_is_not_called_missing_itself() {
+    let scratch = Scratch::new();
+    for (name, line) in [("gone", "#!/no/such/shell\n"), ("dos", "#!/bin/sh\r\n")] {
+        let path = scratch.0.join(name);
+        fs::write(&path, line).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        told(&scratch.done(&["run", "k", &format!("./{name}")]), 127, &[name, "interpreter", "#!"]);
+    }
+}
+
 #[test]
 fn a_command_that_cannot_be_executed_gives_126() {
     let scratch = Scratch::new();
     told(&scratch.done(&["run", "k", "/"]), 126, &["/", "denied"]);
-    std::fs::write(scratch.0.join("plain"), "no program\n").unwrap();
+    fs::write(scratch.0.join("plain"), "no program\n").unwrap();
     told(&scratch.done(&["run", "k", "./plain"]), 126, &["./plain"]);
 }
 
@@ -248,7 +272,7 @@ fn tables_of_another_program_are_told_with_the_prefix_of_the_url() {
 #[test]
 fn a_store_that_cannot_be_opened_gives_69_and_names_the_remedy() {
     let scratch = Scratch::new();
-    std::fs::write(scratch.0.join("diary"), "dear diary\n".repeat(1_000)).unwrap();
+    fs::write(scratch.0.join("diary"), "dear diary\n".repeat(1_000)).unwrap();
     for (url, parts) in [
         ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"][..]),
         ("sqlite:diary", &["diary", "no SQLite database"]),
@@ -269,7 +293,7 @@ fn a_dead_holder_is_in_the_way_of_nobody_who_only_tries() {
             drop(scratch.ready(&["--lease", "3600", "--grace", "1"], "echo ready; exec sleep 600"));
             if swept {
                 // As another process does it that ends.
-                crate::show::beacons(&scratch).iter().for_each(|beacon| std::fs::remove_file(beacon).unwrap());
+                crate::show::beacons(&scratch).iter().for_each(|beacon| fs::remove_file(beacon).unwrap());
             }
             let mut arguments = vec!["run", "-q"];
             arguments.extend(options);
@@ -322,7 +346,7 @@ fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
 fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "60"], "echo ready; exec sleep 600");
-    std::fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
+    fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
     is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), Duration::from_secs(6));
     drop(holder);
 }

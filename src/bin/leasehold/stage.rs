@@ -2,10 +2,10 @@
 //! this program is started once more, and replaces itself with the command.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::unix::process::{CommandExt, parent_id},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -123,9 +123,19 @@ fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
             // A URL is no command, and may hold a password.
             let is_url = program.to_string_lossy().contains("://");
             let shown = if is_url { "…".into() } else { format!("{program:?}") };
-            Failure::new(NOT_FOUND, format!("the command {shown} was not found; check its name, and the PATH"))
+            Failure::new(NOT_FOUND, format!("the command {shown} {}", why_not_found(program)))
         }
         _ => Failure::new(NOT_EXECUTABLE, format!("the command {program:?} cannot be executed: {why}")),
+    }
+}
+
+/// The system says the same of a command that does not exist and of one whose interpreter does not.
+fn why_not_found(program: &OsStr) -> &'static str {
+    if program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists() {
+        "cannot start, because its interpreter was not found; check the path in its first line (#!), and that no carriage return \
+         ends that line"
+    } else {
+        "was not found; check its name, and the PATH; for a line of shell, write sh -c LINE"
     }
 }
 
