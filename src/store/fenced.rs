@@ -23,7 +23,8 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 /// * Either the check begins at the call, or its answer borrows the transaction, so that the transaction cannot be used before the answer
 ///   was awaited or dropped.
 #[diagnostic::on_unimplemented(
-    note = "pass the open transaction itself: `&mut transaction` of tokio_postgres, deadpool_postgres or sqlx, `&transaction` of rusqlite",
+    note = "pass the open transaction itself: `&mut transaction` of tokio_postgres, deadpool_postgres or sqlx, `&transaction` of rusqlite; \
+            for etcd the store, `&*store` if it is in an `Arc`, and for Redis a script that `RedisStore::script` made",
     note = "leasehold's feature for that driver must be on, and the program must use the version of the driver that leasehold uses"
 )]
 pub trait FencedTransaction {
