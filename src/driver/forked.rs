@@ -18,6 +18,7 @@ impl Driver {
     /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put
     /// its beacon into the place of its parent's.
     pub(super) fn is_ours(&self) -> bool {
-        self.process == this_process() || matches!((*self.store).reach(), Reach::Process(_))
+        // The system is asked for the number of the process only where it matters: each message asks this.
+        matches!((*self.store).reach(), Reach::Process(_)) || self.process == this_process()
     }
 }
