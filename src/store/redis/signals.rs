@@ -185,7 +185,7 @@ impl Ear {
                     self.tell_of_gap().await;
                 }
                 self.hear_by(connection, &address).await;
-                backoff.stood(since);
+                backoff.stood(since.elapsed());
             }
             again = true;
             time::sleep(backoff.next()).await;

@@ -28,7 +28,7 @@ pub(super) async fn listen(post: Post, session: SessionId, hearing: Hearing, sin
         if let Ok(mut stream) = ear.watch().await {
             let since = Instant::now();
             ear.hear(&mut stream).await;
-            backoff.stood(since);
+            backoff.stood(since.elapsed());
         }
         sleep(backoff.next()).await;
     }

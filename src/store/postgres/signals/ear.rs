@@ -86,7 +86,7 @@ impl Ear {
                 if let Err(Rests) = self.serve(&link, heard).await {
                     return;
                 }
-                backoff.stood(since);
+                backoff.stood(since.elapsed());
             }
             self.lose_beacon();
             if let Err(Rests) = self.meanwhile(sleep(backoff.next()), heard).await {
