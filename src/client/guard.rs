@@ -22,7 +22,7 @@ use crate::machine::{
 use crate::oneshot::Receiver;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also returns the outcome. The key
-/// stays held until every clone of the guard is released or dropped.
+/// stays held until every clone of the guard is released or dropped. Give the guard a name, such as `_guard`: `let _ = …` drops it at once.
 ///
 /// In a browser a panic drops nothing, because wasm does not unwind: the page goes on, and the lease is still renewed. So let a panic hook
 /// [suspend](crate::LeaseManager::suspend) the manager
