@@ -152,7 +152,7 @@ impl fmt::Display for AcquireError {
                         "; if this task has it, release it first, or share it",
                     ),
                     (_, true) => ("others held", ""),
-                    _ => ("the store did not say who held", "; it was silent, or this manager was suspended"),
+                    _ => ("the store did not say who held", "; an open transaction may block it, or this manager was suspended"),
                 };
                 write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))
             }
