@@ -284,15 +284,20 @@ async fn sleep_without_runtime(duration: Duration) {
     }
 }
 
+/// Whether this is called in this runtime.
+fn runs_in(runtime: &Handle) -> bool {
+    Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
+}
+
 /// Sleeps while it is polled inside this runtime, which lives as long as it polls. Returns false as soon as it is polled elsewhere, because
 /// tokio's timers panic once their runtime has ended.
 async fn sleep_while_in(runtime: &Handle, left: &impl Fn() -> Duration) -> bool {
-    let is_there = || Handle::try_current().is_ok_and(|current| current.id() == runtime.id());
-    if !is_there() {
+    if !runs_in(runtime) {
         return false;
     }
     let mut sleep = pin!(tokio::time::sleep(left()));
-    let sleep_on = |context: &mut Context<'_>| match is_there() {
+    // The closure owns what it uses: otherwise the future would also store what the closure refers to.
+    let sleep_on = move |context: &mut Context<'_>| match runs_in(runtime) {
         true => sleep.as_mut().poll(context).map(|()| true),
         false => Poll::Ready(false),
     };
