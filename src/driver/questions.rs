@@ -56,7 +56,7 @@ impl Questions {
         debug_assert!(self.0.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
         // Mostly there is one; a queue would make room for four at once.
         if self.0.len() == self.0.capacity() {
-            self.0.reserve_exact(self.0.len() / 2 + 1);
+            self.0.reserve_exact(self.0.len() / 4 + 1);
         }
         self.0.push_back((turn, question));
     }

@@ -56,7 +56,7 @@ impl Turns {
         }
         // Mostly there is one turn; a queue would make room for four at once.
         if self.queue.len() == self.queue.capacity() {
-            self.queue.reserve_exact(self.queue.len() / 2 + 1);
+            self.queue.reserve_exact(self.queue.len() / 4 + 1);
         }
         if at < self.queue.len() / 2 {
             self.queue.push_front(turn);
@@ -182,5 +182,23 @@ impl Turns {
 impl Turn {
     fn goes_before(&self, queued: &Self) -> bool {
         (self.steal, self.priority) > (queued.steal, queued.priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Key;
+    use super::{Turn, TurnId, Turns};
+
+    /// Thousands may wait: room for as many again would be wasted.
+    #[test]
+    fn a_queue_has_little_more_room_than_it_needs() {
+        let key = Key::new("k").unwrap();
+        let mut turns = Turns::default();
+        for id in 1..=2_000 {
+            turns.push(Turn::new(TurnId(id), key.clone()));
+            let (len, room) = (turns.queue.len(), turns.queue.capacity());
+            assert!(room <= len + len / 4 + 1, "room for {room}, and {len} wait");
+        }
     }
 }
