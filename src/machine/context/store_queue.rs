@@ -223,10 +223,12 @@ impl StoreQueue {
         self.later.push(operation);
     }
 
-    /// A try that waits to look at this key again does so now.
+    /// A try that waits to look at this key again does so now. If others still keep some of its keys, it looks once more after that.
     pub(super) fn retry_now(&mut self, key: &Key) {
         let mut looks =
             take(&mut self.later, &|operation| operation.looked && operation.all.iter().any(|slot| slot.key == *key));
+        // A request that waits next never asks the holders; only after a failure is it among these.
+        looks.iter_mut().for_each(|operation| operation.looked = operation.attempts > 0);
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }

@@ -1,0 +1,49 @@
+//! Requests that are granted as soon as they can be, and not only with a heartbeat or with the next request.
+
+use alloc::vec;
+
+use super::{ME, STORE, Script, block, events, is_granted, named, seen, taken};
+use crate::machine::{
+    Body, Event, Granted, Input, Message, Outcome, RequestId, SessionId, Sighting, Token, Turn, TurnId,
+};
+
+/// Requests 2 and 3 try the keys `a` and `b` together. Two contexts keep a key each without using it, and the first one gives it back.
+fn finds_one_given_back() -> (Script, Sighting) {
+    let mut script = Script::new();
+    let tries = |(id, key)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(key)) };
+    script.input(Input::AcquireAll([(2, "a"), (3, "b")].map(tries).into()));
+    let third = taken(SessionId(3), 500, RequestId(4));
+    script.answer([Outcome::BusyAll(vec![vec![seen(1, false)], vec![third]])]);
+    script.tick(5);
+    frees(&mut script, "a");
+    script.answer([Outcome::BusyAll(vec![vec![], vec![third]])]);
+    (script, third)
+}
+
+fn frees(script: &mut Script, key: &str) {
+    let message = Message { store: STORE, key: named(key), body: Body::Freed { asker: ME } };
+    script.input(Input::Message(message));
+}
+
+fn is_refused(script: &Script) -> bool {
+    events(&script.outputs).iter().any(|event| matches!(event, Event::Busy { .. }))
+}
+
+#[test]
+fn a_try_for_several_keys_waits_until_each_of_their_holders_has_given_its_key_back() {
+    let (mut script, _) = finds_one_given_back();
+    assert!(!is_refused(&script), "the other one has 30 ms to give its key back");
+    script.tick(5);
+    frees(&mut script, "b");
+    let grant = |first| Granted { block: block(first), previous: Token(0), contended: false };
+    script.answer([Outcome::GrantedAll([600, 700].map(grant).into())]);
+    assert!(is_granted(&script.outputs));
+}
+
+#[test]
+fn a_try_for_several_keys_is_refused_if_only_one_is_given_back() {
+    let (mut script, third) = finds_one_given_back();
+    script.tick(30);
+    script.answer([Outcome::BusyAll(vec![vec![], vec![third]])]);
+    assert!(is_refused(&script));
+}
