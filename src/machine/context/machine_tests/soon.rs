@@ -2,9 +2,13 @@
 
 use alloc::vec;
 
-use super::{ME, STORE, Script, block, events, is_granted, named, seen, taken};
+use super::{
+    ME, STORE, Script, block, events, is_granted, named, seen,
+    served::{Served, slot},
+    taken,
+};
 use crate::machine::{
-    Body, Event, Granted, Input, Message, Outcome, RequestId, SessionId, Sighting, Token, Turn, TurnId,
+    Body, Event, Granted, Input, Message, Mode, Outcome, RequestId, SessionId, Sighting, Token, Turn, TurnId,
 };
 
 /// Requests 2 and 3 try the keys `a` and `b` together. Two contexts keep a key each without using it, and the first one gives it back.
@@ -46,4 +50,22 @@ fn a_try_for_several_keys_is_refused_if_only_one_is_given_back() {
     script.tick(30);
     script.answer([Outcome::BusyAll(vec![vec![], vec![third]])]);
     assert!(is_refused(&script));
+}
+
+/// The second reader came while a writer of the same context queued, and the first one may hand the lease on no longer.
+#[test]
+fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
+    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
+    let mut served = Served::new();
+    served.ask(share(1));
+    served.serve();
+    served.ask(Turn::new(TurnId(2), named("k")));
+    served.serve();
+    served.pass(100);
+    served.ask(share(3));
+    served.serve();
+    assert!(!served.is_granted(3), "the writer queues");
+    served.input(Input::Cancel { turn: TurnId(2), slot: slot("k", Mode::Exclusive) });
+    served.serve();
+    assert!(served.is_granted(3), "{:?}", served.told);
 }
