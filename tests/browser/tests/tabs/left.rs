@@ -208,6 +208,20 @@ pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> a
     Ok(())
 }
 
+/// A component may have events that are called like those of the page's life. They bubble up to where the page's own are fired.
+pub async fn an_event_of_an_element_does_not_suspend_the_page(world: &World) -> anyhow::Result<()> {
+    let tab = world.window(lasting()).await?;
+    hold(&tab, "notes").await?;
+    let fire = "const event = new CustomEvent(arg, { bubbles: true, composed: true });
+        document.body.appendChild(document.createElement('div')).dispatchEvent(event);
+        return [lease.valid, (await (await leases.acquire('more')).release())]";
+    for name in ["freeze", "pagehide"] {
+        let kept = tab.run(fire, json!(name)).await?;
+        ensure!(kept == json!([true, "released"]), "after the event {name} of an element: {kept}");
+    }
+    Ok(())
+}
+
 /// With nobody waiting yet, nobody sees it go: whoever comes later finds its session ended.
 pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) -> anyhow::Result<()> {
     for options in [lasting(), without_beacon()] {

@@ -70,6 +70,7 @@ in_the_browsers! {
         left::a_waiter_behind_a_page_without_cure_gets_its_turn,
         left::an_idle_page_is_kept_for_the_way_back,
         left::a_page_that_was_written_anew_gives_its_lease_up,
+        left::an_event_of_an_element_does_not_suspend_the_page,
         hidden::alarms_do_not_set_one_another,
         storage::cleared_site_data_is_told_and_tokens_grow,
         storage::old_and_new_pages_take_turns_after_site_data_is_cleared,
