@@ -265,7 +265,7 @@ export class LockManager {
 }
 
 /** The lease of a request that was granted, `undefined` if it is not to be had, `null` if it is to be asked for anew. */
-async function granted(wasm, { name, ifAvailable, signal }) {
+async function granted(wasm, { name, ifAvailable, steal, signal }) {
   try {
     const lease = await ask(() => wasm.grantedLock());
     // A page may have been stopped meanwhile. What was stolen by then was had.
@@ -275,7 +275,8 @@ async function granted(wasm, { name, ifAvailable, signal }) {
   } catch (error) {
     if (error.code !== "LeaseLost") {
       if (!isOver(signal)) throw error;
-    } else if (ifAvailable) {
+    } else if (ifAvailable || steal) {
+      // A thief does not steal again: it would rob a later one.
       throw lossOf(name, error.reason);
     }
   }

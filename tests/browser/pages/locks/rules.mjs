@@ -358,6 +358,19 @@ export const rules = {
     }
   },
 
+  async "WL22 of thieves that come at once, the last one wins"({ locks, other }) {
+    for (const count of [2, 3, 5]) {
+      const name = fresh();
+      const thieves = Array.from({ length: count }, () => take(locks, name, { steal: true }));
+      const last = thieves.pop();
+      for (const { done } of thieves) await fails("AbortError", () => done, `one of ${count} thieves`);
+      await last.start;
+      equal(await seen(other, name), "X|", `after ${count} thieves`);
+      last.finish("mine");
+      equal(await last.done, "mine");
+    }
+  },
+
   async "WL23 a robbed callback goes on, and its end does nothing"({ locks, other }) {
     const name = fresh();
     const [one, two] = [take(locks, name), take(locks, name, { steal: true })];
