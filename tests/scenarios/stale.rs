@@ -285,3 +285,16 @@ fn a_thief_whose_lease_was_stolen_before_its_task_ran_does_not_steal_again() {
         assert!(later.verify().await.unwrap(), "the later thief keeps what it stole");
     });
 }
+
+/// As if they began one after the other: the later ones rob the earlier ones, and wait for nobody.
+#[test]
+fn of_thefts_that_a_context_begins_together_the_last_one_lasts() {
+    everywhere(async |world| {
+        let (two, _) = slow(world);
+        let thefts = [(); 3].map(|()| two.lock("k").steal());
+        let mut thieves =
+            world.within(secs(1), futures::future::join_all(thefts)).await.expect("one thief waits for another");
+        let last = thieves.pop().unwrap().unwrap();
+        assert!(last.is_valid() && last.verify().await.unwrap());
+    });
+}

@@ -60,6 +60,10 @@ impl Machine {
         loop {
             let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.change(slot) else { return };
             let Some(turn) = turns.first() else { return };
+            if turn.steal && !held.users.is_empty() {
+                // It joined the request of an earlier thief, which has what it asked for.
+                return self.lose(slot, LostReason::Stolen, now);
+            }
             let settled = held.upgrade.is_none() && held.admits(turn);
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
             let next = if may_use { Some(0) } else { turns.first_sharer() };
