@@ -3,7 +3,6 @@
 use super::Driver;
 use crate::executor::this_process;
 use crate::machine::{StoreError, StoreErrorKind};
-use crate::store::Reach;
 
 const FORKED: &str = "this process was forked after the lease manager was built, and the leases belong to its parent; build a manager \
     after the fork";
@@ -18,7 +17,6 @@ impl Driver {
     /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put
     /// its beacon into the place of its parent's.
     pub(super) fn is_ours(&self) -> bool {
-        // The system is asked for the number of the process only where it matters: each message asks this.
-        matches!((*self.store).reach(), Reach::Process(_)) || self.process == this_process()
+        self.process.is_none_or(|process| process == this_process())
     }
 }

@@ -72,8 +72,8 @@ pub(crate) struct Driver {
     /// Most requests name the same key as the one before.
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
-    /// The process that built this driver. A fork copies the driver into another process.
-    process: ProcessMark,
+    /// The process that built this driver, if the store reaches beyond that process. A fork copies the driver into another process.
+    process: Option<ProcessMark>,
     /// Ends the watching when it is dropped.
     lifecycle: Mutex<Option<Box<dyn LifecycleWatch>>>,
 }
@@ -128,9 +128,10 @@ impl Driver {
         let beacons = signals.beacons().cover(&(*store).reach());
         let driver = Shared::new_cyclic(|this: &WeakShared<Self>| {
             let lifecycle = executor.watch_lifecycle(this.clone());
+            let stays_within = matches!((*store).reach(), Reach::Process(_));
             // Else a process that ends within the linger would leave a lease behind that blocks its successor.
-            let may_linger = lifecycle.is_some() || matches!((*store).reach(), Reach::Process(_));
-            let config = if lingers_anyway || may_linger { config } else { config.without_linger() };
+            let config =
+                if lingers_anyway || lifecycle.is_some() || stays_within { config } else { config.without_linger() };
             let config = if signals.shows_deaths_at_once() { config } else { config.with_late_deaths() };
             let config = if (*store).loses_writes_in_failover() { config.for_failovers() } else { config };
             let core = Mutex::new(Core::new(Machine::new(config, me)));
@@ -147,7 +148,7 @@ impl Driver {
                 core,
                 last_key: Mutex::default(),
                 this,
-                process: this_process(),
+                process: (!stays_within).then(this_process),
                 lifecycle,
             }
         });

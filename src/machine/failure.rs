@@ -101,7 +101,7 @@ impl fmt::Display for StoreError {
         };
         let remedy = match self.kind {
             _ if !self.retry => "trying again will not help",
-            StoreErrorKind::Quota => "trying again helps once there is room",
+            StoreErrorKind::Quota => "try again once there is room",
             _ => "trying again may help",
         };
         write!(out, "the store failed: {} ({applied}; {remedy})", self.message)

@@ -72,7 +72,7 @@ program("esbuild, the wasm copied", undefined, alone);
 for (const name of ["esbuild into a script that is no module", "esbuild for engines older than ES2020"]) {
   program(name, undefined, (told) => {
     advised(told);
-    assert.match(told.message, /build the script as a module for ES2020 or newer/);
+    assert.match(told.message, /build a module for ES2020 or newer/);
   });
 }
 program("esbuild with leasehold/inline", undefined, alone);

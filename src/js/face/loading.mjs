@@ -40,7 +40,7 @@ function located() {
   try {
     return own();
   } catch (cause) {
-    const advice = 'build the script as a module for ES2020 or newer, tell init() where the wasm is, or import from "leasehold/inline"';
+    const advice = 'build a module for ES2020 or newer, tell init() where the wasm is, or import from "leasehold/inline"';
     throw new LeaseError("InitFailed", `the wasm did not load: ${cause}; ${advice}`, { cause });
   }
 }

@@ -129,7 +129,7 @@ export class LockManager {
     try {
       LockManager.#check(this, "request");
       const count = arguments.length;
-      if (count < 2) throw new TypeError(`call request(name, callback) or request(name, options, callback), not with ${count} argument${count ? "" : "s"}`);
+      if (count < 2) throw new TypeError(`call request(name, callback) or request(name, options, callback); arguments: ${count}`);
       name = `${name}`;
       if (count === 2) [options, callback] = [undefined, options];
       const wish = wishOf(name, options);
