@@ -304,4 +304,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "        self.waiting.extend::<Vec<_>>(ends);\n",
         )],
     ),
+    Mutant::new(
+        "I11",
+        "a try for several keys is refused once one of two holders that use none of them has given its key back",
+        Rule("soon::a_try_for_several_keys_waits"),
+        &[edit(
+            "src/machine/context/store_queue.rs",
+            "        looks.iter_mut().for_each(|operation| operation.looked = operation.attempts > 0);\n",
+            "",
+        )],
+    ),
+    Mutant::new(
+        "P5",
+        "readers that came before a writer of their context gave up wait for the next heartbeat",
+        Rule("soon::a_reader_is_granted"),
+        &[edit(
+            "src/machine/context/acquire.rs",
+            "            self.ask_who_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);\n",
+            "",
+        )],
+    ),
+    Mutant::new(
+        "S8",
+        "a thief that joined the request of another one waits for it",
+        Scenario("stale::of_thefts_that_a_context"),
+        &[edit("src/machine/context/hold.rs", "if turn.steal && !held.users.is_empty() {", "if false {")],
+    ),
 ];
