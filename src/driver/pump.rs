@@ -137,7 +137,7 @@ impl Driver {
         match command {
             Command::Store { id, batch } => return self.transact(id, batch, now),
             Command::Wake { session, beacon } => self.wake(session, beacon),
-            // A copy shares the connections of its parent: it would speak in the parent's name, or lower the parent's beacon.
+            // A forked copy shares its parent's connections: it would send messages in the parent's name, or lower the parent's beacon.
             _ if !self.is_ours() => {}
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),

@@ -54,7 +54,7 @@ impl Questions {
     /// Puts in a question under a name that is larger than all before it.
     pub(crate) fn push(&mut self, turn: TurnId, question: Question) {
         debug_assert!(self.0.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
-        // Mostly there is one; a queue would make room for four at once.
+        // Usually there is only one; a queue would reserve room for four at once.
         if self.0.len() == self.0.capacity() {
             self.0.reserve_exact(self.0.len() / 4 + 1);
         }

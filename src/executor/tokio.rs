@@ -284,7 +284,7 @@ async fn sleep_without_runtime(duration: Duration) {
     }
 }
 
-/// Whether this is called in this runtime.
+/// Whether the caller runs in this runtime.
 fn runs_in(runtime: &Handle) -> bool {
     Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
 }
@@ -296,7 +296,7 @@ async fn sleep_while_in(runtime: &Handle, left: &impl Fn() -> Duration) -> bool 
         return false;
     }
     let mut sleep = pin!(tokio::time::sleep(left()));
-    // The closure owns what it uses: otherwise the future would also store what the closure refers to.
+    // The closure owns what it uses. If it borrowed, the future would store the borrowed values, too.
     let sleep_on = move |context: &mut Context<'_>| match runs_in(runtime) {
         true => sleep.as_mut().poll(context).map(|()| true),
         false => Poll::Ready(false),

@@ -1,12 +1,12 @@
-//! The pauses between the connections of a session's signals.
+//! The pauses between one connection and the next, for the signals of a session.
 
 use core::time::Duration;
 
-/// No pause is longer.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Each pause is twice as long as the one before, until a connection has lasted. Each new connection makes the context ask about all that it
-/// holds, so a server that accepts connections and cuts them at once would be asked many times a second.
+/// Each pause is twice as long as the previous one, up to the longest, until a connection has lasted. After each new connection the context
+/// asks about all that it holds, so with short pauses a server that cuts each connection at once would be asked many times a second.
 pub(super) struct Backoff {
     shortest: Duration,
     next: Duration,
@@ -17,7 +17,7 @@ impl Backoff {
         Self { shortest, next: shortest }
     }
 
-    /// A connection that stood for this long has ended.
+    /// Notes that a connection has ended after it had lasted for this long.
     pub(super) fn stood(&mut self, time: Duration) {
         if time > LONGEST {
             self.next = self.shortest;

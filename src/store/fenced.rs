@@ -24,7 +24,7 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 ///   was awaited or dropped.
 #[diagnostic::on_unimplemented(
     note = "pass the open transaction itself: `&mut transaction` of tokio_postgres, deadpool_postgres or sqlx, `&transaction` of rusqlite; \
-            for etcd the store, `&*store` if it is in an `Arc`, and for Redis a script that `RedisStore::script` made",
+            for etcd, pass the store (`&*store` if it is in an `Arc`); for Redis, a script made by `RedisStore::script`",
     note = "leasehold's feature for that driver must be on, and the program must use the version of the driver that leasehold uses"
 )]
 pub trait FencedTransaction {

@@ -129,11 +129,11 @@ fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
     }
 }
 
-/// The system says the same of a command that does not exist and of one whose interpreter does not.
+/// The system reports the same error for a command that does not exist and for one whose interpreter does not exist.
 fn why_not_found(program: &OsStr) -> &'static str {
     if program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists() {
-        "cannot start, because its interpreter was not found; check the path in its first line (#!), and that no carriage return \
-         ends that line"
+        "cannot start, because its interpreter was not found; check the path in its first line (#!), and that this line does not \
+         end in a carriage return"
     } else {
         "was not found; check its name, and the PATH; for a line of shell, write sh -c LINE"
     }

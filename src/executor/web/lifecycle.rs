@@ -50,7 +50,7 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
     let on_event = Closure::<dyn Fn(Event)>::new({
         let document = Rc::clone(&document);
         move |event: Event| {
-            // A component of the page may fire an event of the same name, such as a table that freezes a column. It bubbles up to here.
+            // A component of the page, such as a table that freezes a column, may fire an event of the same name, which bubbles up to here.
             if event.event_phase() == Event::AT_TARGET
                 && let Some(watcher) = watcher.upgrade()
             {

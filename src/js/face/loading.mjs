@@ -35,7 +35,7 @@ export function init(source) {
   }
 }
 
-/** A script that is no module, or that is compiled for engines older than ES2020, has no address of its own to start from. */
+/** A classic script, or one that is compiled for engines older than ES2020, has no URL of its own to start from. */
 function located() {
   try {
     return own();

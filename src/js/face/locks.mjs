@@ -264,7 +264,7 @@ export class LockManager {
   }
 }
 
-/** The lease of a request that was granted, `undefined` if it is not to be had, `null` if it is to be asked for anew. */
+/** The lease that was granted; `undefined` if it cannot be had, `null` if it must be requested again. */
 async function granted(wasm, { name, ifAvailable, steal, signal }) {
   try {
     const lease = await ask(() => wasm.grantedLock());
@@ -276,7 +276,7 @@ async function granted(wasm, { name, ifAvailable, steal, signal }) {
     if (error.code !== "LeaseLost") {
       if (!isOver(signal)) throw error;
     } else if (ifAvailable || steal) {
-      // A thief does not steal again: it would rob a later one.
+      // A theft is not repeated: it would rob a later thief.
       throw lossOf(name, error.reason);
     }
   }

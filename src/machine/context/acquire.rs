@@ -251,7 +251,7 @@ impl Machine {
         self.store_queue.give_up_request(slot, seeking.request);
         if seeking.sent {
             self.withdraw_request(slot, seeking.request, now);
-            // Requests that share a lease here may have waited for this one only.
+            // Shared requests of this context may have been waiting only for this one.
             self.ask_who_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);
         }
     }

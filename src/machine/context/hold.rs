@@ -61,7 +61,7 @@ impl Machine {
             let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.change(slot) else { return };
             let Some(turn) = turns.first() else { return };
             if turn.steal && !held.users.is_empty() {
-                // It joined the request of an earlier thief, which has what it asked for.
+                // This theft joined the request of an earlier one, which now uses the lease.
                 return self.lose(slot, LostReason::Stolen, now);
             }
             let settled = held.upgrade.is_none() && held.admits(turn);

@@ -54,7 +54,7 @@ impl Turns {
         while at > 0 && turn.goes_before(&self.queue[at - 1]) {
             at -= 1;
         }
-        // Mostly there is one turn; a queue would make room for four at once.
+        // Usually there is only one turn; a queue would reserve room for four at once.
         if self.queue.len() == self.queue.capacity() {
             self.queue.reserve_exact(self.queue.len() / 4 + 1);
         }
@@ -190,7 +190,7 @@ mod tests {
     use super::super::key::Key;
     use super::{Turn, TurnId, Turns};
 
-    /// Thousands may wait: room for as many again would be wasted.
+    /// Thousands of requests may wait, so room for as many again would be a waste.
     #[test]
     fn a_queue_has_little_more_room_than_it_needs() {
         let key = Key::new("k").unwrap();

@@ -143,7 +143,7 @@ impl EtcdStore {
         let address = Address::parse(servers)?;
         let runtime = runtime_for("etcd")?;
         let names = Names { prefix: prefix.into() };
-        // Boxed, as the futures of an application contain this one: the compiler refuses futures that nest too deeply.
+        // Boxed, because an application's futures contain this one, and the compiler refuses futures that nest too deeply.
         let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).boxed().await?;
         let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));
         Ok(Self {

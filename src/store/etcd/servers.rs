@@ -96,7 +96,7 @@ impl Servers {
         self.forget();
     }
 
-    /// The next call opens a new connection, and so gets a new token.
+    /// Forgets the connections. The next call opens a new one, and so gets a new token.
     pub(super) fn forget(&self) {
         self.clients().fill(None);
     }

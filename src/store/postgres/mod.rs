@@ -181,7 +181,7 @@ impl PostgresStore {
     /// # Ok(()) }
     /// ```
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        // Boxed for the same reason as what `connect` awaits.
+        // Boxed for the same reason as the future that `connect` awaits.
         self.on_runtime(LIMIT, |place| {
             async move { schema::migrate(&place.lending, &place.names, CONNECT).await }.boxed()
         })

@@ -144,7 +144,7 @@ impl PostgresStoreBuilder {
                 CONNECT.as_secs()
             ))
         };
-        // Boxed, as the futures of an application contain this one: the compiler refuses futures that nest too deeply.
+        // Boxed, because an application's futures contain this one, and the compiler refuses futures that nest too deeply.
         let names =
             timeout_at(deadline, names_in(&lending, self.prefix).boxed()).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());

@@ -227,7 +227,7 @@ impl Link {
         Ok(node)
     }
 
-    /// Each new connection may lead to another server, or to one that has other settings by now.
+    /// Each new connection may lead to another server, or to one whose settings have changed.
     async fn check_eviction(&self, node: &mut Node) -> Result<(), StoreError> {
         let is_first = self.opened() == 0;
         match setup::check_eviction(node).await {
@@ -238,7 +238,7 @@ impl Link {
                 Ok(())
             }
             Err(error) if is_first => Err(error),
-            // Leases are held, and somebody may set it otherwise before they run out.
+            // Leases are held, and somebody may change the policy before they expire.
             Err(error) => Err(StoreError::transient(error.message)),
         }
     }

@@ -41,7 +41,8 @@ impl Listeners {
         all.push(Listener { inbox, resting });
     }
 
-    /// The store was answered while this was its latest connection. Whether the connection is new, and all who are awake were notified.
+    /// Notes that the store got an answer while this was its latest connection. If that connection is new, notifies all who are awake, and
+    /// returns true.
     pub(super) fn heed(&self, connection: u64) -> bool {
         if self.told.fetch_max(connection, SeqCst) >= connection {
             return false;

@@ -184,7 +184,7 @@ impl RedisStore {
         let place = Place::new(Link::new(&servers.into(), prefix)?, runtime, prefix);
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
-        // Boxed, as the futures of an application contain this one: the compiler refuses futures that nest too deeply.
+        // Boxed, because an application's futures contain this one, and the compiler refuses futures that nest too deeply.
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).boxed().await?;
         place.listeners.heed(place.link.opened());
         Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })

@@ -1,4 +1,4 @@
-//! What is looked at when a store connects, so that a server that would lose leases is refused before it keeps one.
+//! The checks of a server to which a store connects: one that would lose leases is refused before it keeps any.
 
 use std::{format, string::String, vec::Vec};
 
@@ -40,7 +40,7 @@ pub(super) async fn look(link: &Link, rows: &str) -> Result<Found, StoreError> {
 async fn check_role(link: &Link) -> Result<(), StoreError> {
     match info(link, "replication").await? {
         Some(text) if text.contains("role:slave") => Err(of_role(link)),
-        // A Sentinel has no such section.
+        // The `INFO` of a Sentinel has no such section.
         Some(text) if !text.contains("role:") && is_sentinel(link).await? => Err(of_sentinel(link)),
         _ => Ok(()),
     }
@@ -50,7 +50,7 @@ async fn is_sentinel(link: &Link) -> Result<bool, StoreError> {
     Ok(info(link, "sentinel").await?.is_some_and(|text| text.contains("sentinel_masters:")))
 }
 
-/// What the server tells about a subject; `None` where it does not tell.
+/// A section of the server's `INFO`; `None` if the server withholds it.
 async fn info(link: &Link, section: &str) -> Result<Option<String>, StoreError> {
     match link.ask(cmd("INFO").arg(section), Stage::Reading).await? {
         Ok(Value::BulkString(text)) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
@@ -77,7 +77,7 @@ fn of_role(link: &Link) -> StoreError {
     failure::unsupported(format!("{told}; connect to its master"))
 }
 
-/// Refuses a server that may evict any key. Returns whether it has told what it does when its memory is full.
+/// Refuses a server that may evict any key. Returns whether the server told its eviction policy.
 ///
 /// # Errors
 /// [`StoreError`] that names the remedy, if the server is refused or did not answer.
@@ -117,12 +117,12 @@ async fn setting(link: &Link, name: &str) -> Result<Option<String>, StoreError> 
     }
 }
 
-/// The value in an answer of its name and its value.
+/// The value in an answer that consists of a setting's name and its value.
 fn setting_in(answer: Value) -> Option<String> {
     redis::from_redis_value::<Vec<String>>(answer).ok()?.into_iter().nth(1)
 }
 
-/// Hosted servers often keep their settings to themselves: by rights, or by leaving the command out.
+/// Hosted servers often withhold their settings: by access rights, or by leaving out the command.
 fn is_withheld(refusal: &redis::RedisError) -> bool {
     matches!(refusal.code(), Some("NOPERM" | "ERR"))
 }

@@ -34,7 +34,7 @@ use crate::store::{backoff::Backoff, inside::io_runs_here};
 const WAITING: usize = 1_024;
 /// A message that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Before a connection that broke is opened again.
+/// The shortest pause before a broken connection is opened again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// A connection that receives nothing for this long is checked with a ping.
 const QUIET: Duration = Duration::from_secs(15);
@@ -205,12 +205,12 @@ impl Ear {
         time::timeout(PATIENCE, subscribe).await.ok().flatten()
     }
 
-    /// Messages may have been lost. What cut their connection has perhaps cut the store's, too. If only the next question found that out, the
-    /// context would be told once more, and would ask everything twice.
+    /// Notifies the context that messages may have been lost. Whatever cut the connection for messages may also have cut the store's. If
+    /// the store found that out only at its next request, the context would be notified again, and would ask about everything twice.
     async fn tell_of_gap(&self) {
         let Place { link, listeners, .. } = &*self.place;
         let ping = async || link.send(&cmd("PING"), Stage::Reading).await.is_ok();
-        // The first one may learn no more than that the connection is cut.
+        // The first ping may do no more than find out that the connection is cut.
         let answered = time::timeout(PATIENCE, async { ping().await || ping().await }).await;
         if !(answered == Ok(true) && listeners.heed(link.opened())) {
             self.tell(Notice::Reconnected);

@@ -113,7 +113,7 @@ fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> 
 const READ_ONLY: &str = "the connection of the transaction cannot write, so there is nothing to fence; open it for reading and writing, without \
     PRAGMA query_only, as a user who may write to the file";
 
-/// The file of the leases, and their tables, where the transaction finds them.
+/// The file of the leases, and their tables under the names by which the transaction reaches them.
 fn tables_in(transaction: &Connection, reach: &Reach) -> Result<(PathBuf, Tables), FenceError> {
     let found = || {
         let Reach::Machine(directory) = reach else { return None };

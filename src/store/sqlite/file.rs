@@ -207,7 +207,7 @@ impl LeaseFile {
     }
 }
 
-/// What a failure at this file means.
+/// The error that describes a failure of this file.
 pub(super) fn told(path: &Path, trouble: Trouble) -> StoreError {
     match trouble {
         Trouble::Disk(error) => beside::blame_disk(path, error),

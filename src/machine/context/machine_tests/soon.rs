@@ -1,4 +1,4 @@
-//! Requests that are granted as soon as they can be, and not only with a heartbeat or with the next request.
+//! Requests that are granted as soon as they can be, not only at the next heartbeat or at the next request.
 
 use alloc::vec;
 
@@ -52,7 +52,7 @@ fn a_try_for_several_keys_is_refused_if_only_one_is_given_back() {
     assert!(is_refused(&script));
 }
 
-/// The second reader came while a writer of the same context queued, and the first one may hand the lease on no longer.
+/// The second reader came while a writer of the same context was queued, when the first reader could no longer hand its lease on.
 #[test]
 fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
     let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };

@@ -16,7 +16,7 @@ use crate::store::{
 
 /// How long a watch may take to begin.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Between two tries to watch.
+/// The shortest pause between two attempts to watch.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Hears until the context rests, from this revision on.
@@ -75,7 +75,7 @@ impl Ear {
             if response.compact_revision() > 0 {
                 self.hearing.tell(Notice::Reconnected);
             } else {
-                // The token of the connection may be out of date. Unlike another call, a watch is not refused for that at its begin.
+                // The token of the connection may have expired. Unlike other calls, a watch is not refused for that when it begins.
                 self.post.servers.forget();
             }
             return false;

@@ -20,7 +20,7 @@ use crate::machine::{Message, SessionId};
 use crate::signal::{Inbox, Notice};
 use crate::store::backoff::Backoff;
 
-/// Between two tries to connect.
+/// The shortest pause between two attempts to connect.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// A question on a connection that takes longer shows that it is cut.
 const LIMIT: Duration = Duration::from_secs(5);
