@@ -1,6 +1,6 @@
 //! An application may open a store deep inside its own functions. The compiler refuses futures that nest too deeply ("queries overflow the
-//! depth limit"), so this is a test that compiles. The outer functions stand above the inner ones: in the opposite order the compiler has
-//! seen the inner futures before, and nests less.
+//! depth limit"), so the test is that this file compiles. The outer functions stand above the inner ones: in the opposite order the
+//! compiler would know the inner futures already, and would nest less deeply.
 
 #![cfg(not(target_family = "wasm"))]
 

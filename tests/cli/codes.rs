@@ -45,9 +45,9 @@ fn a_command_that_is_not_found_gives_127() {
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 0, "the lease was given back");
 }
 
-/// flock's users know `-c`; a variable before the command, or a builtin, is a line of shell, too.
+/// Users of flock know `-c`. A variable before the command, or a builtin of the shell, needs a shell, too.
 #[test]
-fn a_line_of_shell_in_place_of_the_command_is_told_how_to_be_run() {
+fn a_line_of_shell_is_refused_with_the_way_to_run_it() {
     let scratch = Scratch::new();
     for words in [&["echo hi"][..], &["NAME=1", "env"], &["cd", "/"]] {
         told(&scratch.done(&[&["run", "k"], words].concat()), 127, &[words[0], "sh -c LINE"]);
@@ -55,7 +55,7 @@ fn a_line_of_shell_in_place_of_the_command_is_told_how_to_be_run() {
 }
 
 #[test]
-fn a_script_whose_interpreter_is_missing_is_not_called_missing_itself() {
+fn a_script_whose_interpreter_is_missing_is_not_reported_as_missing() {
     let scratch = Scratch::new();
     for (name, line) in [("gone", "#!/no/such/shell\n"), ("dos", "#!/bin/sh\r\n")] {
         let path = scratch.0.join(name);

@@ -92,9 +92,9 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
     });
 }
 
-/// A server forgets a token that nobody has used for a while, and ends a watch that comes with it.
+/// A server lets a token expire that nobody has used for a while, and ends a watch that is opened with it.
 #[test]
-fn a_waiter_whose_token_is_out_of_date_hears_of_the_release() {
+fn a_waiter_whose_token_has_expired_hears_of_the_release() {
     if !server::is_installed() {
         return;
     }
@@ -114,7 +114,7 @@ fn a_waiter_whose_token_is_out_of_date_hears_of_the_release() {
             while one.status("k").await.unwrap().queue.is_empty() {
                 tokio::task::yield_now().await;
             }
-            // The server looks once a second for tokens that are out of date.
+            // The server looks for expired tokens once a second.
             tokio::time::sleep(Duration::from_secs(4)).await;
             proxy.cut();
             guard.release().await.unwrap();

@@ -41,7 +41,7 @@ test("without a session there is no token, and an answer that comes after a logo
   db.close();
 });
 
-test("tabs whose token was used by a tab that is gone wait for its answer at the same time", skip, async () => {
+test("if the tab that used a token is gone, the others wait for its answer at the same time, not in turn", skip, async () => {
   const { accessToken, openSessions } = await import(join(app, "session.js"));
   const db = await openSessions();
   await db.put("session", { accessToken: "old", refreshToken: "used", expiresAt: 0 }, "mine");

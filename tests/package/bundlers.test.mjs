@@ -15,7 +15,7 @@ const PROGRAMS = {
   webpack: webpackBuilds,
   "esbuild, the wasm copied": () => esbuildBuilds("esbuild", "alone", true),
   "esbuild alone": () => esbuildBuilds("esbuild-alone", "alone", false),
-  "esbuild into a script that is no module": () => esbuildBuilds("esbuild-iife", "alone", true, { format: "iife" }),
+  "esbuild into a classic script": () => esbuildBuilds("esbuild-iife", "alone", true, { format: "iife" }),
   "esbuild for engines older than ES2020": () => esbuildBuilds("esbuild-es2019", "alone", true, { target: "es2019" }),
   "esbuild with leasehold/inline": () => esbuildBuilds("esbuild-inline", "inline", false),
   "esbuild, leasehold/inline for leasehold in a classic service worker": () => esbuildBuildsService("esbuild-service"),
@@ -69,7 +69,7 @@ program("Vite 7 build", 1, withWorker);
 program("webpack", 1, withWorker);
 program("esbuild alone", undefined, advised);
 program("esbuild, the wasm copied", undefined, alone);
-for (const name of ["esbuild into a script that is no module", "esbuild for engines older than ES2020"]) {
+for (const name of ["esbuild into a classic script", "esbuild for engines older than ES2020"]) {
   program(name, undefined, (told) => {
     advised(told);
     assert.match(told.message, /build a module for ES2020 or newer/);

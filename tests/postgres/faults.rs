@@ -178,10 +178,10 @@ fn a_name_that_the_server_cannot_index_is_refused_for_good() {
     });
 }
 
-/// A limit of the user or the database, which the server has since version 17, is passed while the transaction waits for others. What a
-/// trigger says stands for such a server.
+/// Since version 17, a server can limit how long the transactions of a user or a database take. A transaction that waits for others may
+/// exceed that limit. Here a trigger raises the error of such a server.
 #[test]
-fn a_limit_of_the_server_for_transactions_ends_no_wait_for_good() {
+fn a_transaction_that_exceeds_the_limit_of_the_server_may_be_tried_again() {
     on_server("faults_limit", |place| async move {
         let store = place.store().await;
         let trigger = "CREATE FUNCTION faults_limit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -159,7 +159,7 @@ fn a_waiter_that_missed_a_message_reads_the_store_once_it_listens_again() {
     });
 }
 
-/// Each time, the context asks the server about all that it holds.
+/// After each connection, the context asks the server about all that it holds.
 #[test]
 fn a_context_whose_connections_are_cut_at_once_connects_ever_more_rarely() {
     let Some(server) = Server::start() else { return };
@@ -174,7 +174,7 @@ fn a_context_whose_connections_are_cut_at_once_connects_ever_more_rarely() {
                 client.query(cut, &[]).await.unwrap();
             }
         };
-        // About 30 pauses of 50 ms, or 5 of which each is twice as long as the one before.
+        // That is enough for about 30 pauses of 50 ms, or for 5 if each is twice as long as the one before.
         let _ = timeout(Duration::from_secs(2), cut).await;
         let told = one.obey("tell").matches("reconnected").count();
         assert!((1..10).contains(&told), "{told} times");

@@ -84,7 +84,7 @@ async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_wri
 
 /// Each server has settings of its own.
 #[tokio::test]
-async fn a_successor_that_evicts_any_key_is_not_used_until_it_is_set_otherwise() {
+async fn a_successor_that_evicts_any_key_is_not_used_until_its_policy_is_changed() {
     let (Some(mut master), Some(successor)) =
         (Server::start(&[]), Server::start(&["--maxmemory-policy", "allkeys-lru"]))
     else {
@@ -97,12 +97,12 @@ async fn a_successor_that_evicts_any_key_is_not_used_until_it_is_set_otherwise()
     proxy.lead_to(successor.port());
     let evicts = async || {
         let error = store.transact(look(1), now(), BUSY).await.expect_err("it would forget leases");
-        assert!(error.retry, "somebody may set it otherwise: {error}");
+        assert!(error.retry, "somebody may change the policy: {error}");
         error.message.contains("set maxmemory-policy noeviction")
     };
-    // The first that uses the old connection may learn no more than that it broke.
+    // The first request may do no more than find out that the old connection broke.
     while !evicts().await {}
-    assert!(evicts().await, "it is looked at each time");
+    assert!(evicts().await, "the policy is checked each time");
     let _: String = successor.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     store.transact(look(1), now(), BUSY).await.unwrap();
 }

@@ -255,9 +255,9 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
     heard(before + 1).await;
 }
 
-/// It has cut both connections of the context, that for messages and that of its store.
+/// The restart cuts both connections of the context: the one for messages, and the one of its store.
 #[tokio::test]
-async fn a_restart_of_the_server_is_told_once() {
+async fn a_context_is_notified_once_of_a_restart_of_the_server() {
     let Some(mut server) = Server::start(&[]) else { return };
     let store = open(&server.client(), "once").await;
     let one = Half::new(store.signals().expect("the store brings its own"));
@@ -273,8 +273,8 @@ async fn a_restart_of_the_server_is_told_once() {
             settle().await;
         }
     };
-    timeout(BUSY, heard).await.expect("it is told");
-    // As the context does when it is told.
+    timeout(BUSY, heard).await.expect("the context is notified");
+    // As a context does when it is notified.
     while store.transact(look(1), now(), BUSY).await.is_err() {}
     settle().await;
     assert_eq!(told(), 1, "the store's connection was cut, too");

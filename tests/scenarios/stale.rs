@@ -288,7 +288,7 @@ fn a_thief_whose_lease_was_stolen_before_its_task_ran_does_not_steal_again() {
 
 /// As if they began one after the other: the later ones rob the earlier ones, and wait for nobody.
 #[test]
-fn of_thefts_that_a_context_begins_together_the_last_one_lasts() {
+fn the_last_of_several_thefts_that_a_context_begins_together_wins() {
     everywhere(async |world| {
         let (two, _) = slow(world);
         let thefts = [(); 3].map(|()| two.lock("k").steal());

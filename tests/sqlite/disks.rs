@@ -41,7 +41,7 @@ pub(crate) fn acquire_when_told(directory: &Path) {
     });
 }
 
-/// The other process: fences two transactions that have written more than the cache of their connection holds, each when it is told.
+/// The other process: fences two transactions, each when it is told to. Both have written more than the cache of their connection holds.
 pub(crate) fn fence_when_told(directory: &Path) {
     Runtime::new().unwrap().block_on(async {
         let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn fence_when_told(directory: &Path) {
     });
 }
 
-/// What a process of this role is told when its writes fail by this error; then they succeed again.
+/// What a process in this role says when its writes fail with this error. After that they succeed again.
 fn told_of(role: &str, errno: Errno) -> Option<String> {
     let scratch = Scratch::new();
     let library = preloaded("refused_writes", &scratch)?;
@@ -94,7 +94,7 @@ fn the_error_names_a_quota_that_is_used_up() {
     assert!(said.starts_with("Quota: ") && said.contains("raise the quota"), "{said}");
 }
 
-/// The fence reads rows, for which SQLite writes others to make room in its cache.
+/// The fence reads rows. To make room for them in its cache, SQLite writes others to the disk.
 #[test]
 fn a_fence_names_a_quota_that_is_used_up() {
     let Some(said) = told_of("fences", Errno::EDQUOT) else { return };

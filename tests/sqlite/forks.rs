@@ -38,7 +38,7 @@ const BUSY: Duration = Duration::from_secs(60);
 const WHY: &str = "this process was forked after the lease manager was built, and the leases belong to its parent; build a manager after \
     the fork";
 
-/// Signals that count what they are asked for, as if they shared a connection with the parent.
+/// Signals that count their calls. They stand for signals that share a connection with the parent.
 #[derive(Clone, Debug, Default)]
 struct Counted(Arc<AtomicU64>);
 
@@ -122,7 +122,7 @@ fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases_nor_its_sign
     }
     assert_eq!(copy.hear(), "StoreFailed");
     assert_eq!(copy.hear(), "closed");
-    assert_eq!(copy.hear(), "0 signals", "its signals have the connection of its parent");
+    assert_eq!(copy.hear(), "0 signals", "its signals share the connection of its parent");
     assert_eq!(session(), parent, "the copy ends nothing of its parent");
 }
 

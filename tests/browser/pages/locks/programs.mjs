@@ -124,7 +124,7 @@ export async function run(steps, managers, prefix) {
       const short = (list) => list.map(({ options }) => options.mode[0]).sort().join("");
       const sorted = seen.split(" ").map((queue) => queue.split("|").map((letters) => [...letters].sort().join("")).join("|")).join(" ");
       const known = NAMES.map((_, at) => `${short(running[at])}|${short(waiting[at])}`).join(" ");
-      // A try may stand in the queue while a busy holder is asked whether it lives.
+      // A try may stand in the queue while a busy holder is asked whether it is alive.
       const ends = requests.some((one) => !one.ended && (one.ends || (!one.started && (one.controller?.signal.aborted || one.options.ifAvailable))));
       if (known === sorted && !ends && looks.every((look) => look.seen !== undefined)) return seen;
       if (performance.now() > until) return `stuck: told ${sorted}, known ${known}`;

@@ -358,7 +358,7 @@ export const rules = {
     }
   },
 
-  async "WL22 of thieves that come at once, the last one wins"({ locks, other }) {
+  async "WL22 the last of several thieves that come at once wins"({ locks, other }) {
     for (const count of [2, 3, 5]) {
       const name = fresh();
       const thieves = Array.from({ length: count }, () => take(locks, name, { steal: true }));

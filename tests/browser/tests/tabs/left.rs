@@ -208,7 +208,7 @@ pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> a
     Ok(())
 }
 
-/// A component may have events that are called like those of the page's life. They bubble up to where the page's own are fired.
+/// A component may fire events with the names of the page's lifecycle events. They bubble up to the targets of the page's own.
 pub async fn an_event_of_an_element_does_not_suspend_the_page(world: &World) -> anyhow::Result<()> {
     let tab = world.window(lasting()).await?;
     hold(&tab, "notes").await?;

@@ -306,7 +306,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I11",
-        "a try for several keys is refused once one of two holders that use none of them has given its key back",
+        "a try for several keys is refused although only one of two idle holders has given its key back so far",
         Rule("soon::a_try_for_several_keys_waits"),
         &[edit(
             "src/machine/context/store_queue.rs",
@@ -316,7 +316,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "P5",
-        "readers that came before a writer of their context gave up wait for the next heartbeat",
+        "readers that waited for a writer of their context wait for the next heartbeat when it has given up",
         Rule("soon::a_reader_is_granted"),
         &[edit(
             "src/machine/context/acquire.rs",
@@ -326,8 +326,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S8",
-        "a thief that joined the request of another one waits for it",
-        Scenario("stale::of_thefts_that_a_context"),
+        "a thief that joined the request of an earlier one waits until that one has released the lease",
+        Scenario("stale::the_last_of_several_thefts"),
         &[edit("src/machine/context/hold.rs", "if turn.steal && !held.users.is_empty() {", "if false {")],
     ),
 ];
