@@ -54,8 +54,20 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// Introduces a node to the first one. A handshake that takes longer than nodes may be silent is given up, so it is asked for until
+    /// both know each other.
     fn meet(&self, node: &Server) {
-        let _: String = self.nodes[0].ask(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string()]);
+        let first = &self.nodes[0];
+        for (one, other) in [(first, node), (node, first)] {
+            let id = id_of(other);
+            one.wait_for::<String>(&["CLUSTER", "NODES"], |table| {
+                let is_known = table.lines().any(|line| line.starts_with(&id));
+                if !is_known {
+                    let _: String = first.ask(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string()]);
+                }
+                is_known
+            });
+        }
     }
 
     fn settle(&self) {
