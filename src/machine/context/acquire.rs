@@ -106,18 +106,18 @@ impl Machine {
         }
         let mut slots = Vec::with_capacity(turns.len());
         // A request that is going to wait for one of the keys asks no holder whether it uses its key: waiting does that, too.
-        let waits_next = turns.iter().any(|turn| turn.wait);
+        let look_until = turns.iter().any(|turn| turn.wait).then_some(now);
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
             self.cohorts.change_or_make(&slot).turns.push(turn);
             slots.push(slot);
         }
-        self.ask_for_all(slots, waits_next, now);
+        self.ask_for_all(slots, look_until, now);
     }
 
     /// One operation for all of them, with fresh requests.
-    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, looked: bool, now: Monotonic) {
+    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, look_until: Option<Monotonic>, now: Monotonic) {
         // They are given up one by one: another thread may bring an answer in between.
         if slots.iter().any(|slot| self.cohorts.get(slot).is_none()) {
             return;
@@ -132,7 +132,7 @@ impl Machine {
         }
         let Some(first) = slots.first().cloned() else { return };
         let operation = self.store_queue.push(&first, Action::AcquireAll(asks), None, now);
-        (operation.all, operation.looked) = (slots, looked);
+        (operation.all, operation.look_until) = (slots, look_until);
     }
 
     /// Takes over a lease that another guard left in the record.

@@ -30,8 +30,8 @@ pub(super) struct PendingOperation {
     pub(super) contended: bool,
     /// Of a release: who waits to hear of it.
     pub(super) tells: Option<SessionId>,
-    /// Of a try: it looks for the second time.
-    pub(super) looked: bool,
+    /// Of a try that found its keys taken: until when it looks again. A request that waits next does not.
+    pub(super) look_until: Option<Monotonic>,
     /// It kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
@@ -64,7 +64,7 @@ impl PendingOperation {
             maybe_released: false,
             contended: false,
             tells: None,
-            looked: false,
+            look_until: None,
             is_late: false,
             company: Company::default(),
             is_hurried: false,

@@ -223,12 +223,11 @@ impl StoreQueue {
         self.later.push(operation);
     }
 
-    /// A try that waits to look at this key again does so now. If others still keep some of its keys, it looks once more later.
+    /// A try that waits to look at this key again does so now.
     pub(super) fn retry_now(&mut self, key: &Key) {
-        let mut looks =
-            take(&mut self.later, &|operation| operation.looked && operation.all.iter().any(|slot| slot.key == *key));
-        // A request that is going to wait was marked as `looked` from the start. It is here only after a failure, and stays marked.
-        looks.iter_mut().for_each(|operation| operation.looked = operation.attempts > 0);
+        let mut looks = take(&mut self.later, &|operation| {
+            operation.look_until.is_some() && operation.all.iter().any(|slot| slot.key == *key)
+        });
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }

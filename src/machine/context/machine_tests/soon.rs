@@ -69,3 +69,23 @@ fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
     served.serve();
     assert!(served.is_granted(3), "{:?}", served.told);
 }
+
+/// Contexts that use a key for a moment and keep it for a while: each gives it back when it is asked, and the next one takes it first.
+#[test]
+fn a_try_for_several_keys_ends_even_if_a_key_goes_from_one_context_to_the_next() {
+    let mut script = Script::new();
+    let tries = |(id, key)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(key)) };
+    script.input(Input::AcquireAll([(2, "a"), (3, "b")].map(tries).into()));
+    for at in 0..20 {
+        let next = taken(SessionId(10 + at), 500, RequestId(4));
+        script.answer([Outcome::BusyAll(vec![vec![next], vec![]])]);
+        if is_refused(&script) {
+            return;
+        }
+        script.tick(10);
+        if !script.is_sent() {
+            frees(&mut script, "a");
+        }
+    }
+    panic!("it still tries after 200 ms");
+}

@@ -309,10 +309,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a try for several keys is refused although only one of two idle holders has given its key back so far",
         Rule("soon::a_try_for_several_keys_waits"),
         &[edit(
-            "src/machine/context/store_queue.rs",
-            "        looks.iter_mut().for_each(|operation| operation.looked = operation.attempts > 0);\n",
-            "",
+            "src/machine/context/busy.rs",
+            "if unused && now < until {",
+            "if unused && operation.look_until.is_none() {",
         )],
+    ),
+    Mutant::new(
+        "I11",
+        "a try for several keys looks again for as long as one of them is given back",
+        Rule("soon::a_try_for_several_keys_ends"),
+        &[edit("src/machine/context/busy.rs", "if unused && now < until {", "if unused {")],
     ),
     Mutant::new(
         "P5",
