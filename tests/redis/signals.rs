@@ -280,6 +280,37 @@ async fn a_context_is_notified_once_of_a_restart_of_the_server() {
     assert_eq!(told(), 1, "the store's connection was cut, too");
 }
 
+/// As after a failover whose old server is gone without a word.
+#[tokio::test]
+async fn a_context_that_has_subscribed_again_hears_while_the_connection_of_its_store_is_silent() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = proxy_before(server.port());
+    let one = Half::new(signals(&client_of(&proxy), "silent").await);
+    let other = Half::new(signals(&server.client(), "silent").await);
+    one.obey("wake 1");
+    other.obey("wake 2");
+    let subscribed = async || {
+        while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{silent}:0:all"]).1 < 2 {
+            settle().await;
+        }
+    };
+    subscribed().await;
+    proxy.strand();
+    server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    subscribed().await;
+    let heard = async {
+        while !one.obey("tell").contains("\"gone\"") {
+            other.obey(
+                "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"gone\",\
+                 \"holder\":\"00000000000000000000000000000001\"}",
+            );
+            settle().await;
+        }
+    };
+    timeout(BUSY, heard).await.expect("it is heard");
+    assert!(!one.obey("tell").contains("reconnected"), "what is said first is heard first");
+}
+
 /// Each time, the context asks the server about all that it holds.
 #[tokio::test]
 async fn a_context_whose_connections_are_cut_at_once_subscribes_ever_more_rarely() {

@@ -13,7 +13,7 @@ use std::{
 use futures::{
     StreamExt,
     channel::mpsc::{Sender, channel},
-    future::select,
+    future::{OptionFuture, join, select},
 };
 use redis::{RedisError, Value, aio::PubSub, cmd};
 use tokio::{runtime::Handle, time};
@@ -181,11 +181,13 @@ impl Ear {
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
             if let Some((connection, address)) = self.subscribe(again).await {
                 let since = time::Instant::now();
-                if again {
-                    self.tell_of_gap().await;
-                }
-                self.hear_by(connection, &address).await;
-                backoff.stood(since.elapsed());
+                let hears = async {
+                    self.hear_by(connection, &address).await;
+                    since.elapsed()
+                };
+                // The store's connection may be silent. Messages do not wait for it.
+                let (stood, _) = join(hears, OptionFuture::from(again.then(|| self.tell_of_gap()))).await;
+                backoff.stood(stood);
             }
             again = true;
             time::sleep(backoff.next()).await;
