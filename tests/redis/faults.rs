@@ -3,12 +3,13 @@
 use std::{
     pin::pin,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
 use leasehold::{
     FenceError, LostReason,
-    machine::{Applied, Outcome},
+    machine::{Applied, Outcome, StoreErrorKind},
     store::{RedisStore, Store},
 };
 use tokio::{
@@ -311,4 +312,29 @@ fn a_connection_that_nobody_goes_on_opening_holds_up_nobody_elsewhere() {
         assert!(since.elapsed() < BUSY, "it cannot look: {told}");
     }
     other.block_on(leases.close());
+}
+
+/// Whoever waits for a lease waits for such a server, too.
+#[tokio::test]
+async fn a_server_that_is_busy_with_a_script_is_told_as_such_by_a_new_connection() {
+    let Some(server) = Server::start(&["--lua-time-limit", "1"]) else { return };
+    let proxy = proxy_before(server.port());
+    let store = open(&client_of(&proxy), "script").await;
+    let client = server.client();
+    let script = thread::spawn(move || {
+        let mut connection = client.get_connection().unwrap();
+        redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut connection).unwrap_err()
+    });
+    let mut connection = server.client().get_connection().unwrap();
+    while redis::cmd("GET").arg("k").exec(&mut connection).is_ok() {}
+    proxy.cut();
+    // The first one that uses the old connection may learn no more than that it broke.
+    let failed = async || store.transact(look(1), now(), BUSY).await.unwrap_err();
+    let mut error = failed().await;
+    if !error.message.contains("SCRIPT KILL") {
+        error = failed().await;
+    }
+    assert_eq!(error.kind, StoreErrorKind::Busy, "{error}");
+    let _: String = server.ask(&["SCRIPT", "KILL"]);
+    script.join().unwrap();
 }

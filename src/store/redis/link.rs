@@ -237,7 +237,7 @@ impl Link {
                 }
                 Ok(())
             }
-            Err(error) if is_first => Err(error),
+            Err(error) if is_first || error.retry => Err(error),
             // Leases are held, and somebody may change the policy before they expire.
             Err(error) => Err(StoreError::transient(error.message)),
         }
