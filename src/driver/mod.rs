@@ -448,7 +448,9 @@ impl StoreWatcher for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Nobody is left to hold or to wait, or to end the session: other contexts see the beacon go.
-        self.signals.fall();
+        if self.is_ours() {
+            self.signals.fall();
+        }
         let mut core = self.core();
         core.replace_alarm(None);
         let guards = core.registry.take_guards();

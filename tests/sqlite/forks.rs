@@ -97,6 +97,7 @@ pub(crate) fn go_on_as_a_copy(directory: &Path) {
         say(timeout(BUSY, guard.lost()).await.map_or("it still holds", |reason| reason.name()));
         leases.close().await;
         say("closed");
+        drop((guard, leases));
         say(&format!("{} signals", signals.so_far() - before));
     });
 }
