@@ -62,6 +62,10 @@ fn a_script_whose_interpreter_is_missing_is_not_reported_as_missing() {
         fs::write(&path, line).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         told(&scratch.done(&["run", "k", &format!("./{name}")]), 127, &[name, "interpreter", "#!"]);
+        // The same, found by its name.
+        let path = format!("{}:{}", std::env::var("PATH").unwrap(), scratch.0.display());
+        let by_name = crate::harness::done(scratch.leasehold(&["run", "k", name]).env("PATH", path));
+        told(&by_name, 127, &[name, "interpreter", "#!"]);
     }
 }
 

@@ -2,6 +2,7 @@
 //! this program is started once more, and replaces itself with the command.
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
     io,
     os::unix::process::{CommandExt, parent_id},
@@ -60,7 +61,7 @@ pub(crate) fn command(words: &[OsString], gifts: Gifts) -> Result<Command, Failu
 /// On Linux also if the file was replaced by a newer one.
 fn own_program() -> io::Result<PathBuf> {
     let link = PathBuf::from("/proc/self/exe");
-    if link.exists() { Ok(link) } else { std::env::current_exe() }
+    if link.exists() { Ok(link) } else { env::current_exe() }
 }
 
 /// What this process is to become, if it is to become anything.
@@ -131,12 +132,20 @@ fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
 
 /// The system reports the same error for a command that does not exist and for one whose interpreter does not exist.
 fn why_not_found(program: &OsStr) -> &'static str {
-    if program.as_encoded_bytes().contains(&b'/') && Path::new(program).exists() {
+    if is_there(program) {
         "cannot start, because its interpreter was not found; check the path in its first line (#!), and that this line does not \
          end in a carriage return"
     } else {
         "was not found; check its name, and the PATH; for a line of shell, write sh -c LINE"
     }
+}
+
+/// The system looks for a name without a slash in the folders of the PATH.
+fn is_there(program: &OsStr) -> bool {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
 #[cfg(target_os = "linux")]
