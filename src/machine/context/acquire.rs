@@ -13,7 +13,7 @@ use super::{
     output::{Event, LostReason, Refusal},
     record::{Acquire, Action, Way},
     store_queue::is_ask_for,
-    time::Monotonic,
+    time::{Monotonic, NEVER},
 };
 
 impl Machine {
@@ -106,7 +106,7 @@ impl Machine {
         }
         let mut slots = Vec::with_capacity(turns.len());
         // A request that is going to wait for one of the keys asks no holder whether it uses its key: waiting does that, too.
-        let look_until = turns.iter().any(|turn| turn.wait).then_some(now);
+        let look_until = if turns.iter().any(|turn| turn.wait) { Monotonic::default() } else { NEVER };
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// One operation for all of them, with fresh requests.
-    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, look_until: Option<Monotonic>, now: Monotonic) {
+    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, look_until: Monotonic, now: Monotonic) {
         // They are given up one by one: another thread may bring an answer in between.
         if slots.iter().any(|slot| self.cohorts.get(slot).is_none()) {
             return;

@@ -146,13 +146,13 @@ impl Machine {
         }
         let me = self.session.id();
         let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
-        let until = operation.look_until.unwrap_or_else(|| now.plus(LOOK_MS));
+        let until = operation.look_until.min(now.plus(LOOK_MS));
         if unused && now < until {
             for (slot, ahead) in operation.all.iter().zip(ahead) {
                 self.tell_wanted(&slot.key, ahead, true);
             }
             let mut again = operation.clone();
-            again.look_until = Some(until);
+            again.look_until = until;
             return self.store_queue.try_again(again, until);
         }
         for slot in &operation.all {

@@ -9,7 +9,7 @@ use super::{
     input::{Slot, TurnId},
     key::Key,
     record::{Action, Ending},
-    time::Monotonic,
+    time::{Monotonic, NEVER},
 };
 
 /// One operation, and who wants to know.
@@ -30,8 +30,8 @@ pub(super) struct PendingOperation {
     pub(super) contended: bool,
     /// Of a release: who waits to hear of it.
     pub(super) tells: Option<SessionId>,
-    /// Of a try that found its keys taken: until when it looks again. A request that waits next does not.
-    pub(super) look_until: Option<Monotonic>,
+    /// Of a try: until when it looks again, once it has found its keys taken. A request that waits next does not.
+    pub(super) look_until: Monotonic,
     /// It kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
@@ -64,7 +64,7 @@ impl PendingOperation {
             maybe_released: false,
             contended: false,
             tells: None,
-            look_until: None,
+            look_until: NEVER,
             is_late: false,
             company: Company::default(),
             is_hurried: false,

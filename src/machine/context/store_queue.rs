@@ -14,7 +14,7 @@ use super::{
     pending::{PendingOperation, Sent, Transaction},
     record::Action,
     sorted::HAS_MANY_KEYS,
-    time::{Monotonic, earliest},
+    time::{Monotonic, NEVER, earliest},
 };
 use room::Room;
 pub(super) use search::Endings;
@@ -226,7 +226,7 @@ impl StoreQueue {
     /// A try that waits to look at this key again does so now.
     pub(super) fn retry_now(&mut self, key: &Key) {
         let mut looks = take(&mut self.later, &|operation| {
-            operation.look_until.is_some() && operation.all.iter().any(|slot| slot.key == *key)
+            operation.look_until < NEVER && operation.all.iter().any(|slot| slot.key == *key)
         });
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());

@@ -311,7 +311,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             "src/machine/context/busy.rs",
             "if unused && now < until {",
-            "if unused && operation.look_until.is_none() {",
+            "if unused && operation.look_until > now.plus(LOOK_MS) {",
         )],
     ),
     Mutant::new(
