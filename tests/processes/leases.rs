@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Mutex,
     time::Duration,
@@ -94,6 +95,13 @@ fn beacons_in(directory: &Path) -> usize {
     names.filter(|name| name.to_str().unwrap().ends_with(".beacon")).count()
 }
 
+/// Removes the folder of the beacons. A process may put its beacon back meanwhile.
+fn clean_up(scratch: &Path) {
+    while let Err(error) = fs::remove_dir_all(beacons(scratch)) {
+        assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+    }
+}
+
 /// Somebody cleans up, once before the waiter looks and once while it waits.
 #[test]
 fn a_living_process_whose_beacon_is_deleted_keeps_its_lease_until_it_dies() {
@@ -101,13 +109,13 @@ fn a_living_process_whose_beacon_is_deleted_keeps_its_lease_until_it_dies() {
     let holder = Mutex::new(Other::start("holder", &scratch));
     assert_eq!(holder.lock().unwrap().hear(), "held");
     Runtime::new().unwrap().block_on(async {
-        fs::remove_dir_all(beacons(&scratch.0)).unwrap();
+        clean_up(&scratch.0);
         let leases = with_beacons(&scratch.0);
         for _ in 0..2 {
             let early = leases.lock("k").timeout(MISSING).acquire().await;
             assert!(matches!(early, Err(AcquireError::Timeout { .. })), "{early:?}");
             assert_eq!(holder.lock().unwrap().ask("still?"), "valid: true");
-            fs::remove_dir_all(beacons(&scratch.0)).unwrap();
+            clean_up(&scratch.0);
         }
         let waiting = leases.lock("k").timeout(BUSY).acquire();
         let killing = async {
