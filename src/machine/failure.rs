@@ -101,7 +101,7 @@ impl fmt::Display for StoreError {
         };
         let remedy = match self.kind {
             _ if !self.retry => "trying again will not help",
-            StoreErrorKind::Quota => "try again once there is room",
+            StoreErrorKind::Quota => "make room",
             _ => "trying again may help",
         };
         write!(out, "the store failed: {} ({applied}; {remedy})", self.message)

@@ -131,6 +131,6 @@ fn opening_a_file_names_a_full_disk() {
         let error = SqliteStore::open(path).expect_err("there is no room for its log");
         assert!(error.message.contains("no room left on the disk"), "{error}");
         assert_eq!((error.kind, error.retry), (StoreErrorKind::Quota, true), "{error}");
-        assert!(error.to_string().contains("try again once there is room"), "{error}");
+        assert!(error.to_string().contains("(not applied; make room)"), "{error}");
     }
 }
