@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
 /// How many ms a node must be silent to be taken for dead. On a busy machine, even a living node may be silent for long.
 const PATIENT: &str = "60000";
 /// The same, for nodes that are to die.
-pub(crate) const SOON: &str = "1500";
+pub(crate) const SOON: &str = "4000";
 
 const NODE: [&str; 6] =
     ["--cluster-enabled", "yes", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"];
