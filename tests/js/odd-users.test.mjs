@@ -234,7 +234,7 @@ test("isLeaseError() takes any value", () => {
 test("locks say by a TypeError which value does not fit", async () => {
   const { locks } = await openManager();
   const refuse = (words, ...args) => assert.rejects(locks.request(...args), { name: "TypeError", message: words });
-  await refuse(/request\(name, callback\).* 1 argument/, "a");
+  await refuse(/request\(name, callback\).*; arguments: 1$/, "a");
   await refuse(/last argument, the callback, must be a function; it is 5/, "a", 5);
   await refuse(/the callback, must be a function; it is \[object Object\]/, "a", () => {}, {});
   await refuse(/options must be an object.*; it is 5/, "a", 5, () => {});
