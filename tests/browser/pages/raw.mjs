@@ -37,6 +37,7 @@ function hangInside(ms) {
   return raw((leases) => {
     const request = leases.get("none");
     request.addEventListener("success", () => {
+      new BroadcastChannel("hangs").postMessage(null);
       const until = Date.now() + ms;
       while (Date.now() < until);
     });

@@ -123,7 +123,11 @@ async fn hung_inside_for(world: &World, ms: u64) -> anyhow::Result<bool> {
     // Both have opened the database by now, and have a session.
     hold(&hung, "notes").await?;
     hold(&waiter, "other").await?;
+    // Whoever asks before the transaction has begun is granted at once.
+    let hears = "window.hangs = new Promise((hangs) => { new BroadcastChannel('hangs').onmessage = hangs; })";
+    waiter.run(hears, Value::Null).await?;
     hung.start("hang", "await hangInside(arg); return Date.now()", json!(ms)).await?;
+    waiter.run("await window.hangs", Value::Null).await?;
     let acquire = "const lease = await leases.acquire(arg.key, arg.options); return [lease.valid, Date.now()]";
     let limited = json!({ "key": "limited", "options": { "timeoutMs": 200_000 } });
     waiter.start("limited", acquire, limited).await?;
