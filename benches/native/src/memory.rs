@@ -47,7 +47,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     let eager = per_turn(leases::eager(MemoryStore::new())).await;
     figures.add("acquire_release_allocations", eager, Target::AtMost(10.0));
     let lingering = per_turn(leases::context(MemoryStore::new())).await;
-    figures.add("linger_hit_allocations", lingering, Target::AtMost(2.5));
+    figures.add("linger_hit_allocations", lingering, Target::AtMost(2.0));
     figures.add("matrix_acquire_allocations", per_turn(Matrix::default().holder(0)).await, Target::None);
     hand_off(figures).await;
 }

@@ -61,7 +61,7 @@ pub(crate) async fn measure_tasks(mut figures: Figures) -> Figures {
     let total_s = tasks_of(leases::context(MemoryStore::new())).await;
     figures.add("10000_local_waiters_total_s", total_s, Target::AtMost(1.0));
     let bytes = waits_of(leases::context(MemoryStore::new())).await;
-    figures.add("10000_local_waiters_each_bytes", bytes, Target::AtMost(1_000.0));
+    figures.add("10000_local_waiters_each_bytes", bytes, Target::AtMost(300.0));
     figures.add("mutex_10000_local_waiters_total_s", tasks_of(BareMutex::default()).await, Target::None);
     figures.add("mutex_10000_local_waiters_each_bytes", waits_of(BareMutex::default()).await, Target::None);
     figures
