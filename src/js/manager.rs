@@ -1,6 +1,6 @@
 //! The manager: one context's door to the leases of a store.
 
-use core::{cell::RefCell, time::Duration};
+use core::time::Duration;
 use std::{
     boxed::Box,
     string::{String, ToString},
@@ -14,8 +14,8 @@ use web_sys::IdbDatabase;
 
 use super::{
     failure::{Failure, promise, stoppable},
-    faults::FaultyMemory,
     lease::{JsLease, warn},
+    memory::Memory,
     options::{mode, rounded_down, rounded_up},
     several::acquire_all,
     status::{event, stats, status, statuses},
@@ -25,24 +25,8 @@ use crate::{
     client::{multi::MultiRequest, request::Wish},
     executor::{Shared, WebExecutor},
     machine::{Config, Key, Options},
-    store::{IndexedDbStore, MemoryStore, Store},
+    store::{IndexedDbStore, Store},
 };
-
-std::thread_local! {
-    /// The memory stores of this context: as with databases, who opens the same name shares them.
-    static MEMORY: RefCell<Vec<(String, MemoryStore)>> = const { RefCell::new(Vec::new()) };
-}
-
-fn memory(name: String) -> MemoryStore {
-    MEMORY.with_borrow_mut(|stores| {
-        let known = stores.iter().find(|(known, _)| *known == name).map(|(_, store)| store.clone());
-        known.unwrap_or_else(|| {
-            let store = MemoryStore::new();
-            stores.push((name, store.clone()));
-            store
-        })
-    })
-}
 
 /// The bits that say how a store is opened.
 const IN_MEMORY: u32 = 1;
@@ -90,10 +74,8 @@ impl JsLeaseManager {
         promise(async move {
             let store: Shared<dyn Store> = if let Some(database) = database {
                 Shared::new(IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?)
-            } else if let Some(next_fault) = next_fault {
-                Shared::new(FaultyMemory { inner: memory(name), next_fault })
-            } else if how & IN_MEMORY != 0 {
-                Shared::new(memory(name))
+            } else if next_fault.is_some() || how & IN_MEMORY != 0 {
+                Shared::new(Memory::open(name, next_fault))
             } else {
                 // Before the store is opened: wrong options leave no database behind.
                 Config::parse(&options)?;

@@ -5,10 +5,10 @@
 //! rejects with a string: the code of a `LeaseError` and its message.
 
 mod failure;
-mod faults;
 mod lease;
 mod locks;
 mod manager;
+mod memory;
 mod options;
 mod several;
 mod status;

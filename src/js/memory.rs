@@ -1,7 +1,6 @@
-//! The store of `leasehold/testing`: in memory, and it fails when the face says so.
+//! The store in memory. In `leasehold/testing`, it fails when the face says so.
 
-use core::fmt;
-use core::time::Duration;
+use core::{cell::RefCell, fmt, time::Duration};
 use std::{string::String, vec::Vec};
 
 use async_trait::async_trait;
@@ -14,16 +13,34 @@ use crate::{
     store::{MemoryStore, Reach, Store},
 };
 
-pub(super) struct FaultyMemory {
-    pub(super) inner: MemoryStore,
-    /// Called with `false` for each transaction, and with `true` to list keys. Returns the name of the fault, if there is one.
-    pub(super) next_fault: Function,
+std::thread_local! {
+    /// The memory stores of this context: as with databases, who opens the same name shares them.
+    static OPENED: RefCell<Vec<(String, MemoryStore)>> = const { RefCell::new(Vec::new()) };
 }
 
-impl FaultyMemory {
+pub(super) struct Memory {
+    inner: MemoryStore,
+    /// Called with `false` for each transaction, and with `true` to list keys. Returns the name of the fault, if there is one.
+    next_fault: Option<Function>,
+}
+
+impl Memory {
+    pub(super) fn open(name: String, next_fault: Option<Function>) -> Self {
+        let inner = OPENED.with_borrow_mut(|stores| {
+            let known = stores.iter().find(|(known, _)| *known == name).map(|(_, store)| store.clone());
+            known.unwrap_or_else(|| {
+                let store = MemoryStore::new();
+                stores.push((name, store.clone()));
+                store
+            })
+        });
+        Self { inner, next_fault }
+    }
+
     fn fault(&self, looks: bool) -> String {
+        let Some(next_fault) = &self.next_fault else { return String::new() };
         // Nothing that the face throws is a fault.
-        let fault = self.next_fault.call1(&JsValue::NULL, &looks.into()).ok().and_then(|fault| fault.as_string());
+        let fault = next_fault.call1(&JsValue::NULL, &looks.into()).ok().and_then(|fault| fault.as_string());
         fault.unwrap_or_default()
     }
 }
@@ -38,7 +55,7 @@ fn refusal(fault: &str) -> Option<StoreError> {
 }
 
 #[async_trait(?Send)]
-impl Store for FaultyMemory {
+impl Store for Memory {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let fault = self.fault(false);
         if let Some(error) = refusal(&fault) {
@@ -54,6 +71,10 @@ impl Store for FaultyMemory {
             }
         }
         pending().await
+    }
+
+    fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
+        self.next_fault.is_none().then(|| self.inner.apply(batch, now))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
@@ -90,9 +111,9 @@ impl Store for FaultyMemory {
     }
 }
 
-impl fmt::Debug for FaultyMemory {
+impl fmt::Debug for Memory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Derived, it would bring along how a function of JavaScript is shown: 1 kB.
-        out.write_str("FaultyMemory")
+        out.write_str("Memory")
     }
 }
