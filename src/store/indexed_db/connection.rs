@@ -13,11 +13,10 @@ use super::{
     bindings::{Database, Transaction, TransactionOptions, global},
     ending::{CLOSE, Ending, HeardClose, Watchers},
     failure,
-    pending::Pending,
+    pending::{Answer, Pending, done},
     rows,
 };
 use crate::machine::{Key, Row, SessionId, StoreError, StoreErrorKind, StoreId};
-use crate::oneshot::Receiver;
 use crate::signal::forsake_locks;
 
 /// The one object store of an own database.
@@ -27,7 +26,8 @@ const VERSION: u32 = 1;
 /// Some browsers never answer.
 const OPEN_LIMIT_MS: u32 = 5_000;
 
-type Opened = Result<Rc<Connection>, StoreError>;
+/// Where a new connection is left.
+type Opened = RefCell<Option<Rc<Connection>>>;
 
 /// An open database. Dropping it closes an own one, after the transactions that run.
 pub(super) struct Connection {
@@ -70,17 +70,19 @@ const OFTEN: u8 = 2;
 
 impl Connection {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
-    pub(super) async fn open(database: &str, watchers: &Watchers) -> Opened {
+    pub(super) async fn open(database: &str, watchers: &Watchers) -> Result<Rc<Self>, StoreError> {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         if request.is_null() {
             let sentence = "this frame was removed from its page; open the manager in a document that is still loaded";
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
         }
-        let (pending, answer) = answer_of(&request, database, watchers);
+        let opened = Rc::default();
+        let (pending, answer) = answer_of(&request, database, watchers, &opened);
         let late = failure::late(database);
         let _timer = Timeout::new(OPEN_LIMIT_MS, move || pending.give_up(Err(late)));
-        answer.await.unwrap_or_else(|| Err(failure::late(database)))
+        done(answer).await?;
+        opened.take().ok_or_else(|| failure::late(database))
     }
 
     /// The connection of an own database.
@@ -285,9 +287,10 @@ fn factory() -> Result<IdbFactory, StoreError> {
 }
 
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
-fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc<Pending<Opened>>, Receiver<Opened>) {
+fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers, place: &Rc<Opened>) -> (Rc<Pending>, Answer) {
     let (pending, answer) = Pending::new();
     let (settled, name, watchers) = (Rc::clone(&pending), String::from(name), Rc::clone(watchers));
+    let place = Rc::clone(place);
     let handler = pending.handler(move |event| {
         let answer = match event.type_().as_str() {
             "upgradeneeded" => return make_store(&event),
@@ -299,7 +302,11 @@ fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc
             }
         };
         settled.settle(match answer {
-            Ok(database) => Ok(Rc::new(Connection::new(database.unchecked_into(), &watchers))),
+            Ok(database) => {
+                let connection = Connection::new(database.unchecked_into(), &watchers);
+                place.replace(Some(Rc::new(connection)));
+                Ok(())
+            }
             Err(error) => Err(failure::of_open(&name, &error)),
         });
     });

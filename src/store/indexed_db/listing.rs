@@ -1,50 +1,56 @@
 //! The keys that have a record, and those of them that are in use.
 
-use std::rc::Rc;
+use core::cell::RefCell;
+use std::{rc::Rc, string::String, vec::Vec};
 
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::IdbRequest;
 
-use super::{connection::Connection, failure, pending::Pending, rows, transaction::found};
+use super::{
+    connection::Connection,
+    failure,
+    pending::{Answer, Pending},
+    rows,
+    transaction::found,
+};
 use crate::machine::{Record, StoreError};
-use crate::oneshot::Receiver;
 
-/// The names that will be listed.
-pub(super) type Names = Receiver<Result<Vec<String>, StoreError>>;
+/// Where the names are left.
+pub(super) type Names = RefCell<Vec<String>>;
 
 /// All of them. [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/getAllKeys). The error is the browser's; then
 /// nothing was asked.
-pub(super) fn start(connection: &Rc<Connection>) -> Result<Names, JsValue> {
-    list(connection, false)
+pub(super) fn start(connection: &Rc<Connection>, names: &Rc<Names>) -> Result<Answer, JsValue> {
+    list(connection, names, false)
 }
 
 /// Those in use: the records are read as well, all at once. To ask for each key by itself takes ten times as long.
-pub(super) fn start_used(connection: &Rc<Connection>) -> Result<Names, JsValue> {
-    list(connection, true)
+pub(super) fn start_used(connection: &Rc<Connection>, names: &Rc<Names>) -> Result<Answer, JsValue> {
+    list(connection, names, true)
 }
 
-fn list(connection: &Rc<Connection>, only_used: bool) -> Result<Names, JsValue> {
+fn list(connection: &Rc<Connection>, names: &Rc<Names>, only_used: bool) -> Result<Answer, JsValue> {
     let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
     let range = rows::records()?;
     let records = if only_used { Some(leases.get_all_with_key(&range)?) } else { None };
     // Answered last.
     let request = leases.get_all_keys()?;
-    let (pending, names) = Pending::new();
-    let (settled, listed, listing, at) =
-        (Rc::clone(&pending), request.clone(), transaction.clone(), Rc::clone(connection));
+    let (pending, answer) = Pending::new();
+    let (settled, listed, listing) = (Rc::clone(&pending), request.clone(), transaction.clone());
+    let (at, names) = (Rc::clone(connection), Rc::clone(names));
     // It hears the `success` of the last read, or the `abort` of the transaction.
     let handler = pending.handler(move |event| {
         at.over(&listing);
         settled.settle(match event.type_().as_str() {
-            "success" => names_of(&listed, records.as_ref()),
+            "success" => names_of(&listed, records.as_ref()).map(|found| _ = names.replace(found)),
             _ => Err(failure::of_abort(listing.error().as_ref().map(AsRef::as_ref), false)),
         });
     });
     request.set_onsuccess(Some(&handler));
     transaction.set_onabort(Some(&handler));
-    Ok(names)
+    Ok(answer)
 }
 
 /// Keys of leases are strings; what else is there is ours, and no lease. It stands after them.

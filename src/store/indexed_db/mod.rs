@@ -26,10 +26,11 @@ use wasm_bindgen::JsValue;
 use super::{Reach, Store, StoreWatcher};
 use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreNow};
-use crate::oneshot::{self, Receiver, Sender};
+use crate::oneshot::{self, Sender};
 
 use connection::Connection;
 use ending::{Watchers, keep};
+use pending::{Answer, Done, done};
 
 /// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
 /// workers of one origin.
@@ -57,7 +58,7 @@ pub struct IndexedDbStore {
 }
 
 /// Who waits until the database is open.
-type Waiting = Sender<Result<Reply, StoreError>>;
+type Waiting = Sender<Done>;
 
 impl IndexedDbStore {
     /// The store of this name. Nothing is opened yet.
@@ -116,7 +117,7 @@ impl IndexedDbStore {
 
     /// Starts a transaction, on a new connection if the present one turns out to be dead. It fails if the context is stopped meanwhile:
     /// what the context asked for is void by then.
-    async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
+    async fn start(&self, start: &dyn Fn(&Rc<Connection>) -> Result<Answer, JsValue>) -> Result<Answer, StoreError> {
         let since = self.interruptions.get();
         let mut is_second = false;
         loop {
@@ -175,24 +176,24 @@ impl IndexedDbStore {
     }
 }
 
-/// What a running transaction will answer.
-type Answer = Receiver<Result<Reply, StoreError>>;
-
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let (batch, now) = (Rc::new(batch), StoreNow::new(self.clock(), now));
         let sent = bindings::now();
-        let answer = self.start(|connection| transaction::start(connection, &batch, now, sent)).await?;
-        answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
+        let reply = Rc::default();
+        let answer = self.start(&|connection| transaction::start(connection, &batch, now, sent, &reply)).await?;
+        done(answer).await?;
+        Ok(reply.take().expect("a transaction that is done has decided its reply"))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let listed = self.start(listing::start_used).await?;
-        let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
+        let names = Rc::default();
+        let answer = self.start(&|connection| listing::start_used(connection, &names)).await?;
+        done(answer).await?;
         // The browser's order is that of UTF-16 units.
         let mut keys = Vec::new();
-        for name in &names {
+        for name in &*names.borrow() {
             if name.starts_with(prefix)
                 && let Ok(key) = Key::new(name)
             {

@@ -1,4 +1,5 @@
-//! One thing asked of the database, and the handlers that bring its answer.
+//! One thing asked of the database, and the handlers that bring its answer. The answer says only whether it was done; what was found is left
+//! in a place that whoever asked has chosen. So there is one type for all that is asked.
 
 use core::cell::RefCell;
 use std::rc::Rc;
@@ -7,22 +8,32 @@ use js_sys::Function;
 use wasm_bindgen::prelude::*;
 use web_sys::Event;
 
+use crate::machine::StoreError;
 use crate::oneshot::{self, Receiver, Sender};
+
+/// Whether what was asked was done.
+pub(super) type Done = Result<(), StoreError>;
+/// It will come, unless the browser never answers.
+pub(super) type Answer = Receiver<Done>;
+
+pub(super) async fn done(answer: Answer) -> Done {
+    answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
+}
 
 type Handler = Closure<dyn Fn(Event)>;
 
 /// Who waits for an answer, and the event handler that may bring it. The handler lives exactly until the browser has answered, even
 /// if nobody waits for it any more: the browser would call one that was dropped, and log an error.
-pub(super) struct Pending<T>(RefCell<Option<Asked<T>>>);
+pub(super) struct Pending(RefCell<Option<Asked>>);
 
-struct Asked<T> {
+struct Asked {
     /// `None` once an answer was given ahead of the browser's.
-    answer: Option<Sender<T>>,
+    answer: Option<Sender<Done>>,
     handler: Option<Handler>,
 }
 
-impl<T: 'static> Pending<T> {
-    pub(super) fn new() -> (Rc<Self>, Receiver<T>) {
+impl Pending {
+    pub(super) fn new() -> (Rc<Self>, Answer) {
         let (answer, receiver) = oneshot::channel();
         let asked = Asked { answer: Some(answer), handler: None };
         (Rc::new(Self(RefCell::new(Some(asked)))), receiver)
@@ -39,20 +50,20 @@ impl<T: 'static> Pending<T> {
     }
 
     /// Gives an answer ahead of the browser's, which is dropped when it comes.
-    pub(super) fn give_up(&self, value: T) {
+    pub(super) fn give_up(&self, done: Done) {
         let answer = self.0.borrow_mut().as_mut().and_then(|asked| asked.answer.take());
         if let Some(answer) = answer {
-            answer.send(value);
+            answer.send(done);
         }
     }
 
     /// Gives the answer, once, and drops the handler. A handler may do this in its own call: it is freed after that.
-    pub(super) fn settle(&self, value: T) {
+    pub(super) fn settle(&self, done: Done) {
         let asked = self.0.take();
         if let Some(Asked { answer, handler }) = asked {
             drop(handler);
             if let Some(answer) = answer {
-                answer.send(value);
+                answer.send(done);
             }
         }
     }

@@ -9,9 +9,9 @@ use std::{
 use wasm_bindgen_futures::spawn_local;
 
 use super::{
-    Answer,
     connection::Connection,
-    listing::{self, Names},
+    listing,
+    pending::{Answer, done},
     transaction,
 };
 use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
@@ -31,16 +31,17 @@ pub(super) fn begin_if_many(count: f64, connection: &Rc<Connection>, session: Se
 
 /// Forgets those records. What is left when it ends early stays until the next connection.
 async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) {
-    let Some(listing) = list(&connection) else { return };
-    let Some(Ok(names)) = listing.await else { return };
-    for some in names.chunks(AT_ONCE) {
+    let names = Rc::default();
+    let Some(listing) = list(&connection, &names) else { return };
+    let Ok(()) = done(listing).await else { return };
+    for some in names.take().chunks(AT_ONCE) {
         let Some(forgetting) = forget(some, &connection, session, now) else { return };
-        let Some(Ok(_)) = forgetting.await else { return };
+        let Ok(()) = done(forgetting).await else { return };
     }
 }
 
-fn list(connection: &Weak<Connection>) -> Option<Names> {
-    listing::start(&connection.upgrade()?).ok()
+fn list(connection: &Weak<Connection>, names: &Rc<listing::Names>) -> Option<Answer> {
+    listing::start(&connection.upgrade()?, names).ok()
 }
 
 fn forget(names: &[String], connection: &Weak<Connection>, session: SessionId, now: StoreNow) -> Option<Answer> {
@@ -50,5 +51,5 @@ fn forget(names: &[String], connection: &Weak<Connection>, session: SessionId, n
             batch.forgets.push(key);
         }
     }
-    transaction::start(&connection.upgrade()?, &Rc::new(batch), now, Now::default()).ok()
+    transaction::start(&connection.upgrade()?, &Rc::new(batch), now, Now::default(), &Rc::default()).ok()
 }

@@ -18,14 +18,16 @@ use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbObjectStore, IdbRequest};
 
 use super::{
-    Answer,
     bindings::{self, Transaction, random_bits},
     connection::Connection,
     failure,
-    pending::Pending,
+    pending::{Answer, Pending},
     rows, sweep,
 };
 use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
+
+/// Where the reply to a batch is left. It holds only once the transaction is done.
+pub(super) type Replied = RefCell<Option<Reply>>;
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(
@@ -33,6 +35,7 @@ pub(super) fn start(
     batch: &Rc<Batch>,
     now: StoreNow,
     sent: Now,
+    reply: &Rc<Replied>,
 ) -> Result<Answer, JsValue> {
     let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
@@ -46,7 +49,7 @@ pub(super) fn start(
         batch: Rc::clone(batch),
         now,
         sent,
-        reply: RefCell::default(),
+        reply: Rc::clone(reply),
         is_decided: Cell::new(false),
         failure: RefCell::default(),
         pending,
@@ -68,13 +71,13 @@ struct Running {
     now: StoreNow,
     /// When it was sent, by the clocks of this context.
     sent: Now,
-    /// What it will answer once it is complete.
-    reply: RefCell<Option<Reply>>,
+    /// Holds once the transaction is complete.
+    reply: Rc<Replied>,
     /// Whether the reply holds: everything that it rests on was read.
     is_decided: Cell<bool>,
     /// Why it is aborted.
     failure: RefCell<Option<StoreError>>,
-    pending: Rc<Pending<Result<Reply, StoreError>>>,
+    pending: Rc<Pending>,
 }
 
 impl Running {
@@ -194,12 +197,15 @@ impl Running {
 
     fn complete(&self) {
         self.connection.over(&self.transaction);
-        let reply = self.reply.take().filter(|_| self.is_decided.get());
-        if let Some(reply) = &reply {
-            self.connection.remember(reply.store);
-            sweep::begin_if_many(self.reads.count(), &self.connection, self.batch.session, self.now);
-        }
-        self.pending.settle(reply.ok_or_else(|| failure::of_abort(None, false)));
+        let done = match &*self.reply.borrow() {
+            Some(reply) if self.is_decided.get() => {
+                self.connection.remember(reply.store);
+                sweep::begin_if_many(self.reads.count(), &self.connection, self.batch.session, self.now);
+                Ok(())
+            }
+            _ => Err(failure::of_abort(None, false)),
+        };
+        self.pending.settle(done);
     }
 
     fn abort(&self) {
