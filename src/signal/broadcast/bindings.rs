@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use js_sys::{Function, Promise};
+use js_sys::{Function, Object, Promise};
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
@@ -30,22 +30,13 @@ extern "C" {
     pub(super) fn request(
         this: &LockManager,
         name: &str,
-        options: &LockOptions,
+        options: &Object,
         granted: &Function,
     ) -> Result<Promise, JsValue>;
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/LockManager/query)
     #[wasm_bindgen(method, catch)]
     pub(super) fn query(this: &LockManager) -> Result<Promise, JsValue>;
-
-    #[wasm_bindgen(extends = js_sys::Object)]
-    pub(super) type LockOptions;
-
-    #[wasm_bindgen(method, setter)]
-    pub(super) fn set_mode(this: &LockOptions, mode: &str);
-
-    #[wasm_bindgen(method, setter)]
-    pub(super) fn set_signal(this: &LockOptions, signal: &JsValue);
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/AbortController)
     pub(super) type AbortController;

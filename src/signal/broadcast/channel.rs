@@ -1,7 +1,7 @@
 //! The channels that messages go over.
 
 use wasm_bindgen::prelude::*;
-use web_sys::{BroadcastChannel, MessageEvent};
+use web_sys::{BroadcastChannel, Event, MessageEvent};
 
 use crate::executor::WeakShared;
 use crate::machine::Message;
@@ -10,7 +10,7 @@ use crate::signal::{Inbox, Notice};
 /// An open channel. Dropping it closes it.
 pub(super) struct Channel {
     channel: BroadcastChannel,
-    _on_message: Closure<dyn Fn(MessageEvent)>,
+    _on_message: Closure<dyn Fn(Event)>,
 }
 
 impl Channel {
@@ -18,9 +18,11 @@ impl Channel {
     /// missing, messages do not happen.
     pub(super) fn open(name: &str, inbox: WeakShared<dyn Inbox>) -> Option<Self> {
         let channel = BroadcastChannel::new(name).ok()?;
-        let on_message = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| {
+        // Of any event: a kind of closure of its own would need code of its own.
+        let on_message = Closure::<dyn Fn(Event)>::new(move |event: Event| {
             // Anybody of this origin can post here: what is no message of ours is not for us.
-            let message = event.data().as_string().and_then(|text| Message::decode(&text));
+            let message =
+                event.unchecked_ref::<MessageEvent>().data().as_string().and_then(|text| Message::decode(&text));
             if let (Some(message), Some(inbox)) = (message, inbox.upgrade()) {
                 inbox.notice(Notice::Message(message));
             }

@@ -3,11 +3,11 @@
 //! [Specification](https://w3c.github.io/web-locks/)
 
 use gloo_timers::callback::Interval;
-use js_sys::{Function, Object, Promise};
+use js_sys::{Function, Object, Promise, Reflect};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::bindings::{AbortController, LockManager, LockOptions, locks};
+use super::bindings::{AbortController, LockManager, locks};
 
 /// How often those who queue look.
 const LOOK_MS: u32 = 3_000;
@@ -41,20 +41,21 @@ pub(super) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled; `over`
+    /// Requests the lock. `granted` is called once, when it is, and the lock is held until what it returns has settled; `over`
     /// is called after that, or when the browser refuses or takes the lock away. Both are boxed, so that the wasm has this code once.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,
         mode: &str,
-        granted: Box<dyn FnOnce() -> JsValue>,
+        granted: Box<dyn Fn() -> Result<JsValue, JsValue>>,
         over: Box<dyn FnOnce()>,
     ) -> Self {
         let controller = AbortController::new();
-        let options = Object::new().unchecked_into::<LockOptions>();
-        options.set_mode(mode);
-        options.set_signal(&controller.signal());
-        let granted = Closure::once(move |_lock: JsValue| granted());
+        let options = Object::new();
+        // A new object takes any property.
+        let _ = Reflect::set(&options, &"mode".into(), &mode.into());
+        let _ = Reflect::set(&options, &"signal".into(), &controller.signal());
+        let granted = Closure::wrap(granted);
         let settled = locks.request(name, &options, granted.as_ref().unchecked_ref());
         spawn_local(async move {
             if let Ok(settled) = settled {
@@ -85,14 +86,14 @@ impl HeldLock {
     pub(super) fn take(
         locks: &LockManager,
         name: &str,
-        stands: impl FnOnce() + 'static,
+        stands: impl Fn() + 'static,
         over: impl FnOnce() + 'static,
     ) -> Self {
         let mut release = None;
         let held = Promise::new(&mut |resolve, _| release = Some(resolve));
         let granted = move || {
             stands();
-            held.into()
+            Ok(held.clone().into())
         };
         let request = LockRequest::new(locks, name, "exclusive", Box::new(granted), Box::new(over));
         Self { release, _request: request }

@@ -160,7 +160,7 @@ impl Awake {
                 tell(&awake, Notice::BeaconGone { watch });
             }
             // The lock is let go at once: it has said what it had to say.
-            JsValue::UNDEFINED
+            Ok(JsValue::UNDEFINED)
         };
         let request = LockRequest::new(locks, &name, "shared", Box::new(gone), Box::new(|| {}));
         watches.push(Watch { number, name, _request: request });

@@ -1,6 +1,6 @@
 //! What web-sys has only behind an unstable flag, or only for windows.
 
-use js_sys::{Date, Uint8Array};
+use js_sys::{Date, Object, Uint8Array};
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbFactory, IdbTransaction};
 
@@ -39,7 +39,7 @@ extern "C" {
         this: &Database,
         object_store: &str,
         mode: &str,
-        options: &TransactionOptions,
+        options: &Object,
     ) -> Result<Transaction, JsValue>;
 
     /// A transaction that can be told to commit.
@@ -51,11 +51,9 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub(super) fn commit(this: &Transaction) -> Result<(), JsValue>;
 
-    #[wasm_bindgen(extends = js_sys::Object)]
-    pub(super) type TransactionOptions;
-
-    #[wasm_bindgen(method, setter)]
-    pub(super) fn set_durability(this: &TransactionOptions, durability: &str);
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/mode). web-sys compares it with the names of all modes.
+    #[wasm_bindgen(method, getter)]
+    pub(super) fn mode(this: &Transaction) -> JsValue;
 
     /// Anything that was thrown. Errors and DOM exceptions both have these two.
     pub(super) type Thrown;

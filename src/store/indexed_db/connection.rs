@@ -10,7 +10,7 @@ use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, Idb
 
 use super::{
     attach::ATTACHED_STORE,
-    bindings::{Database, Transaction, TransactionOptions, global},
+    bindings::{Database, Transaction, global},
     ending::{CLOSE, Ending, HeardClose, Watchers},
     failure,
     pending::{Answer, Pending, done},
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     database: Database,
     object_store: &'static str,
     /// Of each transaction.
-    options: TransactionOptions,
+    options: Object,
     /// Whether transactions are told to commit.
     commits: bool,
     ending: Rc<Ending>,
@@ -116,8 +116,9 @@ impl Connection {
         });
         // It fails for what is no event target only.
         let _ = database.add_event_listener_with_callback(CLOSE, on_end.as_ref().unchecked_ref());
-        let options = Object::new().unchecked_into::<TransactionOptions>();
-        options.set_durability("relaxed");
+        let options = Object::new();
+        // A new object takes any property.
+        let _ = Reflect::set(&options, &"durability".into(), &"relaxed".into());
         Self {
             database,
             object_store,

@@ -10,7 +10,7 @@ use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
-use web_sys::{Event, IdbDatabase, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
+use web_sys::{Event, IdbDatabase, IdbObjectStore, IdbRequest, IdbTransaction};
 
 use super::{
     super::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach},
@@ -315,7 +315,7 @@ fn leases_in(
     if leases.is_err() && !transaction.object_store_names().contains(ATTACHED_STORE) {
         return Err(NO_STORE);
     }
-    if transaction.mode() == Ok(IdbTransactionMode::Readonly) {
+    if transaction.unchecked_ref::<Transaction>().mode() == "readonly" {
         return Err(READ_ONLY);
     }
     leases.map_err(|_| OVER)
