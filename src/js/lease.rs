@@ -45,14 +45,8 @@ fn done(outcome: Result<(), Box<AcquireError>>) -> Result<JsValue, Failure> {
 
 #[wasm_bindgen]
 extern "C" {
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/console/warn_static)
-    #[wasm_bindgen(js_namespace = console, js_name = warn, catch)]
-    fn console_warn(sentence: &str) -> Result<(), JsValue>;
-}
-
-/// Warns on the console. A user's tests may have replaced `console.warn` by a function that throws: that must not disturb our code.
-pub(super) fn warn(sentence: &str) {
-    let _ = console_warn(sentence);
+    /// The face's: warns on the console.
+    fn warn(sentence: &str);
 }
 
 impl Drop for JsLease {

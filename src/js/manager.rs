@@ -14,7 +14,7 @@ use web_sys::IdbDatabase;
 
 use super::{
     failure::{Failure, promise, stoppable},
-    lease::{JsLease, warn},
+    lease::JsLease,
     memory::Memory,
     options::{mode, rounded_down, rounded_up},
     several::acquire_all,
@@ -24,7 +24,7 @@ use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
     client::{multi::MultiRequest, request::Wish},
     executor::{Shared, WebExecutor},
-    machine::{Config, Key, Options},
+    machine::{Config, Options},
     store::{IndexedDbStore, Store},
 };
 
@@ -191,18 +191,15 @@ fn time(ms: f64) -> Option<Duration> {
 fn manager(store: Shared<dyn Store>, options: Options) -> Result<LeaseManager, InvalidOptions> {
     let mut builder = LeaseManagerBuilder::new(store, Shared::new(WebExecutor::new()), options);
     builder.linger_is_chosen = true;
-    builder.warn_of_own_wait = warn_of_own_wait;
+    builder.warn_of_own_wait = |key| waits_long(key.as_str());
     builder.build()
 }
 
-fn warn_of_own_wait(key: &Key) {
-    let parts = [
-        "leasehold: a request for \"",
-        key.as_str(),
-        "\" has waited for a minute for a lease of its own manager; work that waits for the lease it runs under waits for ever, \
-         unless both requests use the same mode and { share: true }; acquireAll() cannot share: release the lease first, or acquire all the keys in one call",
-    ];
-    warn(&parts.concat());
+#[wasm_bindgen]
+extern "C" {
+    /// The face's: warns that a request has waited for long for a lease of its own manager.
+    #[wasm_bindgen(js_name = waitsLong)]
+    fn waits_long(key: &str);
 }
 
 pub(super) fn lease(guard: LeaseGuard) -> JsValue {

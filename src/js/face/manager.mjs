@@ -10,6 +10,7 @@ import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
 import { check, checkKey, isObject, quiet, read, warn } from "./options.mjs";
+import { OF_SEVERAL, OWN_WAIT, warnOfOwnWait } from "./own-wait.mjs";
 import { follow, isOver, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
 
@@ -53,7 +54,7 @@ export class LeaseManager extends EventTarget {
         // Once a key: most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
-        warn(`${said} for this manager's own lease; ${OWN_WAIT}; acquireAll() cannot share: ${OF_SEVERAL}`);
+        warnOfOwnWait(`${said} for this manager's own lease`);
       });
     }
   }
@@ -341,10 +342,6 @@ function inUse({ key, holders }) {
   const names = holders.map(nameOf).join(", ");
   return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names || "somebody"}; nothing was deleted`);
 }
-
-const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests use the same mode and { share: true }";
-
-const OF_SEVERAL = "release the lease first, or acquire all the keys in one call";
 
 /** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
  *  @param {any} holder */
