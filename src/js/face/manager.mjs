@@ -149,29 +149,20 @@ export class LeaseManager extends EventTarget {
 
   async run(key, options, work) {
     LeaseManager.#check(this, "run");
-    [options, work] = split("run", options, work);
-    checkKey(key);
-    const { onLost, ...wish } = read(options, kinds.RUN);
-    check("InvalidOptions", "the work", "work", work);
-    return worked(this.#patient(key, wish), onLost === "abort", work).then(({ value }) => value);
+    const [wish, toDo] = given("run", kinds.RUN, key, options, work);
+    return worked(this.#patient(key, wish), wish.onLost, toDo).then(({ value }) => value);
   }
 
   async tryRun(key, options, work) {
     LeaseManager.#check(this, "tryRun");
-    [options, work] = split("tryRun", options, work);
-    checkKey(key);
-    const { onLost, ...wish } = read(options, kinds.TRY_RUN);
-    check("InvalidOptions", "the work", "work", work);
+    const [wish, toDo] = given("tryRun", kinds.TRY_RUN, key, options, work);
     const lease = await this.#try(key, wish);
-    return lease ? { ran: true, ...(await worked(lease, onLost === "abort", work)) } : { ran: false };
+    return lease ? { ran: true, ...(await worked(lease, wish.onLost, toDo)) } : { ran: false };
   }
 
   async elect(key, options, work) {
     LeaseManager.#check(this, "elect");
-    [options, work] = split("elect", options, work);
-    checkKey(key);
-    const wish = read(options, kinds.ELECT);
-    check("InvalidOptions", "the work", "work", work);
+    const [wish, toDo] = given("elect", kinds.ELECT, key, options, work);
     const causes = new Set();
     for (;;) {
       // Aborts with the user's signal, and lets go of that with the end of the lead.
@@ -180,7 +171,7 @@ export class LeaseManager extends EventTarget {
       let unfollow;
       try {
         unfollow = wish.signal && follow(wish.signal, stop);
-        return await unlessLost(lease, work);
+        return await unlessLost(lease, toDo);
       } catch (error) {
         const isLost = lease.signal.aborted && !(stop.signal.aborted && lease.signal.reason === stop.signal.reason);
         // A lead that is lost is won anew, never revived.
@@ -326,11 +317,16 @@ async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN
   return new type(INTERNAL, wasm, name, rest);
 }
 
-/** The options may be left out. */
-function split(verb, options, work) {
-  if (typeof options !== "function") return [options, work];
-  if (work === undefined) return [undefined, options];
-  throw new LeaseError("InvalidOptions", `the work comes last, after the options: ${verb}(key, options, work)`);
+/** What a call with work was given. The options may be left out. */
+function given(verb, names, key, options, work) {
+  if (typeof options === "function") {
+    if (work !== undefined) throw new LeaseError("InvalidOptions", `the work comes last, after the options: ${verb}(key, options, work)`);
+    [options, work] = [undefined, options];
+  }
+  checkKey(key);
+  const wish = read(options, names);
+  check("InvalidOptions", "the work", "work", work);
+  return [wish, work];
 }
 
 /** To the wasm, no time is for ever. */

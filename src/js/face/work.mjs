@@ -4,12 +4,12 @@
 import { listen } from "./signal.mjs";
 
 /** Does the work under a lease or the promise of one, and gives that back. What became of it. */
-export async function worked(granted, aborts, work) {
+export async function worked(granted, onLost, work) {
   // Also for a lease that is there already: work never begins within the call that asks for it.
   const lease = await granted;
   let value;
   try {
-    value = await (aborts ? unlessLost(lease, work) : work(lease));
+    value = await (onLost === "abort" ? unlessLost(lease, work) : work(lease));
   } catch (error) {
     await end(lease);
     throw error;
