@@ -17,6 +17,8 @@ pub(crate) use self::tokio::timers_run_here;
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
+#[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+pub(crate) use self::web::spawn;
 pub(crate) use bounds::{
     HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
 };

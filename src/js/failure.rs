@@ -10,9 +10,11 @@ use std::{boxed::Box, format, string::String};
 use futures::future::{Either, LocalBoxFuture, select};
 use js_sys::{Function, Promise};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::JsFuture;
 
-use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
+use crate::{
+    AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, executor::spawn, machine::StoreErrorKind,
+};
 
 /// The code of a `LeaseError`, a blank, and its message; before them the place of the key, if it is one of several. What else the face may catch is a bug.
 pub(super) struct Failure(String);
@@ -32,7 +34,7 @@ fn promise_of_boxed(mut future: Answer) -> JsValue {
         Poll::Ready(Err(failure)) => Promise::reject(&failure.0.into()).into(),
         Poll::Pending => {
             let (promise, resolve, reject) = unsettled();
-            spawn_local(async move { settle(&resolve, &reject, future.await) });
+            spawn(Box::pin(async move { settle(&resolve, &reject, future.await) }));
             promise.into()
         }
     }

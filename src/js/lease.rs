@@ -5,7 +5,6 @@ use std::{boxed::Box, rc::Rc};
 
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     AcquireError, FenceError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict,
-    driver::Response, machine::whole_ms, oneshot::Receiver, store::Judged,
+    driver::Response, executor::spawn, machine::whole_ms, oneshot::Receiver, store::Judged,
 };
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
@@ -56,10 +55,10 @@ impl Drop for JsLease {
                 ["leasehold: a lease of \"", self.guard.key(), "\" was forgotten without release(); it stays held"];
             warn(&parts.concat());
             let guard = Rc::clone(&self.guard);
-            spawn_local(async move {
+            spawn(Box::pin(async move {
                 guard.lost().await;
                 drop(guard);
-            });
+            }));
         }
     }
 }
@@ -109,12 +108,12 @@ impl JsLease {
         let (promise, resolve, _) = unsettled();
         let ended = self.guard.ended();
         // A task that never ends is never freed, so a release ends this task too.
-        spawn_local(async move {
+        spawn(Box::pin(async move {
             if let Some(reason) = ended.await {
                 // It never fails.
                 let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
             }
-        });
+        }));
         promise
     }
 

@@ -9,7 +9,6 @@ use std::{
 
 use js_sys::{Array, Function, Promise};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
     client::{multi::MultiRequest, request::Wish},
-    executor::{Shared, WebExecutor},
+    executor::{Shared, WebExecutor, spawn},
     machine::{Config, Options},
     store::{IndexedDbStore, Store},
 };
@@ -163,7 +162,7 @@ impl JsLeaseManager {
     /// Calls `tell` with the type of each event from now on and what else is known of it, until the manager has closed.
     pub fn listen(&self, tell: Function) {
         let mut events = self.leases.events();
-        spawn_local(async move {
+        spawn(Box::pin(async move {
             while let Some(told) = events.next().await {
                 if told.key.is_of_lock() {
                     continue;
@@ -171,7 +170,7 @@ impl JsLeaseManager {
                 // The face throws nothing that concerns us.
                 let _ = tell.call2(&JsValue::NULL, &told.kind.name().into(), &event(&told));
             }
-        });
+        }));
     }
 
     /// Releases what is held, and refuses what comes.

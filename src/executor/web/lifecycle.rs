@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::spawn_local;
 use web_sys::{Event, EventTarget};
 
 use super::super::{Lifecycle, LifecycleWatch, LifecycleWatcher, WeakShared};
@@ -41,11 +40,11 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
     if document.prerendering() == Some(true) {
         let watcher = watcher.clone();
         // Nobody can be told before the manager is built.
-        spawn_local(async move {
+        super::spawn(Box::pin(async move {
             if let Some(watcher) = watcher.upgrade() {
                 watcher.lifecycle(Lifecycle::Suspending);
             }
-        });
+        }));
     }
     let on_event = Closure::<dyn Fn(Event)>::new({
         let document = Rc::clone(&document);

@@ -43,7 +43,7 @@ impl Executor for WebExecutor {
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
-        wasm_bindgen_futures::spawn_local(task);
+        spawn(task);
     }
 
     /// Waits by [`setTimeout`](https://developer.mozilla.org/en-US/docs/Web/API/Window/setTimeout).
@@ -82,6 +82,11 @@ impl Executor for WebExecutor {
     fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         lifecycle::watch(watcher)
     }
+}
+
+/// Runs a task by itself. Of `spawn_local`, which is generic, the wasm would have the code once for each kind of task.
+pub(crate) fn spawn(task: MaybeSendFuture<'static, ()>) {
+    wasm_bindgen_futures::spawn_local(task);
 }
 
 fn monotonic_ms() -> u64 {

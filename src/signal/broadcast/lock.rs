@@ -5,9 +5,10 @@
 use gloo_timers::callback::Interval;
 use js_sys::{Function, Object, Promise, Reflect};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::JsFuture;
 
 use super::bindings::{AbortController, LockManager, locks};
+use crate::executor::spawn;
 
 /// How often those who queue look.
 const LOOK_MS: u32 = 3_000;
@@ -28,10 +29,10 @@ impl Looks {
 
 fn look() {
     if let Some(Ok(seen)) = locks().map(|locks| locks.query()) {
-        spawn_local(async move {
+        spawn(Box::pin(async move {
             // A refusal is nobody's business, and not to be logged.
             let _ = JsFuture::from(seen).await;
-        });
+        }));
     }
 }
 
@@ -57,14 +58,14 @@ impl LockRequest {
         let _ = Reflect::set(&options, &"signal".into(), &controller.signal());
         let granted = Closure::wrap(granted);
         let settled = locks.request(name, &options, granted.as_ref().unchecked_ref());
-        spawn_local(async move {
+        spawn(Box::pin(async move {
             if let Ok(settled) = settled {
                 // The browser may call back until then.
                 let _ = JsFuture::from(settled).await;
             }
             drop(granted);
             over();
-        });
+        }));
         Self { controller }
     }
 }

@@ -6,14 +6,13 @@ use std::{
     vec::Vec,
 };
 
-use wasm_bindgen_futures::spawn_local;
-
 use super::{
     connection::Connection,
     listing,
     pending::{Answer, done},
     transaction,
 };
+use crate::executor::spawn;
 use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
 
 /// More records than this are looked through.
@@ -25,7 +24,7 @@ const AT_ONCE: usize = 128;
 /// over, and ends early with the connection, or when a transaction fails.
 pub(super) fn begin_if_many(count: f64, connection: &Rc<Connection>, session: SessionId, now: StoreNow) {
     if count > MANY {
-        spawn_local(sweep(Rc::downgrade(connection), session, now));
+        spawn(Box::pin(sweep(Rc::downgrade(connection), session, now)));
     }
 }
 
