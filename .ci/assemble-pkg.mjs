@@ -75,6 +75,10 @@ ${shorter(imports).replace(FINALIZE, "")}
 function orNone(value) {
   return isLikeNone(value) ? 0 : addHeapObject(value);
 }
+function leaveText(place, text) {
+  getDataViewMemory0().setInt32((place >>> 0) + 4, WASM_VECTOR_LEN, true);
+  getDataViewMemory0().setInt32(place >>> 0, text, true);
+}
 
 export default async function load(source) {
   const made = await WebAssembly[isA("Response", source) ? "instantiateStreaming" : "instantiate"](source, __wbg_get_imports());
@@ -88,7 +92,9 @@ export default async function load(source) {
  *  No user can dispose of the wasm's classes. Each browser that can read the rest of the glue has `encodeInto`, `FinalizationRegistry` and
  *  `globalThis`. The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
+  const [, malloc, realloc] = glue.match(/passStringToWasm0\(\w+, (wasm\.\w+), (wasm\.\w+)\)/);
   return glue
+    .replace("passStringToWasm0(arg, malloc, realloc)", `passStringToWasm0(arg, malloc = ${malloc}, realloc = ${realloc})`)
     // Our wasm always exports the `realloc` that this code could do without.
     .replace(/^ +if \(realloc === undefined\) \{\n[^}]*\}\n/m, "")
     .replace(/^( +)ptr = ptr >>> 0;\n +return decodeText\(getUint8ArrayMemory0\(\).*\n/m, "$1return decodeText(getArrayU8FromWasm0(ptr, len));\n")
@@ -102,6 +108,8 @@ function shorter(glue) {
     .replaceAll(/typeof (\w+) === 'undefined' \? \w+ : \1;/g, "globalThis;")
     .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")
     .replaceAll("}, arguments); },", "}, given),")
+    .replaceAll(/(passStringToWasm0\(\w+), wasm\.\w+, wasm\.\w+\)/g, "$1)")
+    .replaceAll(/(?:const|var) ptr1 = (.*);\n.* len1 = .*\n +getDataView.*, len1, true\);\n +getDataView.*, ptr1, true\);/g, "leaveText(arg0, $1);")
     .replaceAll(/^( +\w+): function\(([^)]*)\) \{/gm, "$1: ($2) => {")
     .replaceAll(/const ret = (.*);\n +return (\w+)\(ret\);/g, "return $2($1);")
     .replaceAll(/const ret = (.*);\n +return ret( .*)?;/g, "return $1$2;")

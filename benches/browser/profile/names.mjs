@@ -3,7 +3,6 @@ const READINGS = [
   [/_wbg_cb_unref\(\)/, () => "drop a closure"],
   [/\b((?:set|clear)(?:Timeout|Interval)|queueMicrotask)\(/, ([, name]) => `${name}()`],
   [/\.__wrap\(/, () => "make an object of the wasm"],
-  [/\w\.mode;/, () => "get mode"],
   [/prototype\.set\.call/, () => "copy bytes"],
   [/\bnew ([A-Z]\w+)/, ([, type]) => `new ${type}`],
   // A method; not those by which the glue reaches the wasm's memory.
