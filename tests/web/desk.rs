@@ -113,8 +113,13 @@ pub(super) fn write(transaction: &IdbTransaction, text: &str) {
 
 /// Calls `commit()` as the page's own code would.
 pub(super) fn commit(transaction: &IdbTransaction) {
+    try_commit(transaction).unwrap();
+}
+
+/// The same; the error is what it throws.
+pub(super) fn try_commit(transaction: &IdbTransaction) -> Result<JsValue, JsValue> {
     let commit: Function = Reflect::get(transaction, &"commit".into()).unwrap().unchecked_into();
-    commit.call0(transaction).unwrap();
+    commit.call0(transaction)
 }
 
 /// How a transaction ends: "complete" or "abort".

@@ -9,7 +9,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use web_sys::{IdbTransaction, IdbTransactionMode};
 
 use super::{
-    desk::{Desk, a_moment, begin, commit, desk, end, notes, valid_until_ms, write},
+    desk::{Desk, a_moment, begin, commit, desk, end, notes, try_commit, valid_until_ms, write},
     manners::takes_no_more_memory,
     platform::{Replaced, done, fresh_name, soon},
     sessions::Asked,
@@ -115,6 +115,25 @@ async fn commit_is_the_browsers_own_again_when_all_fences_have_answered() {
     assert!(!own());
     assert_eq!(ended.await, "complete");
     assert_eq!(desk.note().await.as_deref(), Some("both"));
+}
+
+#[test]
+async fn a_second_commit_throws_as_the_browsers_own_does() {
+    let desk = desk("twice").await;
+    let guard = desk.hold().await;
+    for fences in [false, true] {
+        let transaction = desk.begin();
+        let ended = end(&transaction);
+        let fence = fences.then(|| guard.fence(&transaction));
+        write(&transaction, "once");
+        commit(&transaction);
+        let thrown: web_sys::DomException = try_commit(&transaction).unwrap_err().unchecked_into();
+        assert_eq!(thrown.name(), "InvalidStateError", "fenced: {fences}");
+        if let Some(fence) = fence {
+            soon(fence).await.unwrap();
+        }
+        assert_eq!(ended.await, "complete", "fenced: {fences}");
+    }
 }
 
 #[test]

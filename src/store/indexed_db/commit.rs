@@ -6,6 +6,7 @@ use std::{rc::Rc, string::String, vec::Vec};
 
 use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
+use web_sys::DomException;
 
 use super::bindings::Transaction;
 use crate::machine::Row;
@@ -22,14 +23,14 @@ struct Held {
     /// It was called.
     wanted: Rc<Cell<bool>>,
     written: RefCell<Vec<(Row, Option<String>)>>,
-    _commit: Closure<dyn Fn()>,
+    _commit: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
 /// The `commit()` of a transaction, held up.
 pub(super) struct HeldCommit(Rc<Held>);
 
 impl HeldCommit {
-    /// From now on a call of `commit()` is noted only.
+    /// From now on the first call of `commit()` is noted only, and each later one throws as the browser's own does.
     pub(super) fn hold(transaction: &Transaction) -> Self {
         HELD.with_borrow_mut(|all| {
             let known = all.iter().find(|held| Object::is(&held.transaction, transaction)).cloned();
@@ -80,11 +81,17 @@ const COMMIT: &str = "commit";
 impl Held {
     fn new(transaction: Transaction) -> Self {
         let wanted = Rc::new(Cell::new(false));
-        let commit = Closure::<dyn Fn()>::new({
+        let commit = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
             let wanted = Rc::clone(&wanted);
-            move || wanted.set(true)
+            move || if wanted.replace(true) { Err(called_twice()) } else { Ok(JsValue::UNDEFINED) }
         });
         let _ = Reflect::set(&transaction, &COMMIT.into(), commit.as_ref());
         Self { transaction, fences: Cell::new(0), wanted, written: RefCell::default(), _commit: commit }
     }
+}
+
+/// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit#exceptions)
+fn called_twice() -> JsValue {
+    let error = DomException::new_with_message_and_name("commit() was called before", "InvalidStateError");
+    error.map_or_else(|thrown| thrown, JsValue::from)
 }
