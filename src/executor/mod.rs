@@ -18,7 +18,7 @@ pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
-pub(crate) use self::web::spawn;
+pub(crate) use self::web::{now, random, spawn};
 pub(crate) use bounds::{
     HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
 };

@@ -39,7 +39,7 @@ impl Executor for WebExecutor {
     /// from the start of this context and does not go back, and
     /// [`Date.now()`](https://developer.mozilla.org/en-US/docs/Web/JavaScript/Reference/Global_Objects/Date/now).
     fn now(&self) -> Now {
-        Now { monotonic: Monotonic::from_ms(monotonic_ms()), wall: Wall::from_ms(Date::now() as u64) }
+        now()
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
@@ -64,12 +64,7 @@ impl Executor for WebExecutor {
     /// Draws by [`getRandomValues()`](https://developer.mozilla.org/en-US/docs/Web/API/Crypto/getRandomValues): unlike
     /// `randomUUID`, it is there in insecure contexts too.
     fn random(&self) -> u128 {
-        // Filled on JavaScript's side: getRandomValues refuses the memory of a wasm module with threads.
-        let drawn = Uint8Array::new_with_length(16);
-        global().crypto().get_random_values(&drawn);
-        let mut bytes = [0; 16];
-        drawn.copy_to(&mut bytes);
-        u128::from_ne_bytes(bytes)
+        random()
     }
 
     /// [Chromium delays them](https://developer.chrome.com/blog/timer-throttling-in-chrome-88) in pages that have been hidden for minutes.
@@ -89,6 +84,19 @@ pub(crate) fn spawn(task: MaybeSendFuture<'static, ()>) {
     wasm_bindgen_futures::spawn_local(task);
 }
 
+pub(crate) fn now() -> Now {
+    Now { monotonic: Monotonic::from_ms(monotonic_ms()), wall: Wall::from_ms(Date::now() as u64) }
+}
+
+pub(crate) fn random() -> u128 {
+    // Filled on JavaScript's side: getRandomValues refuses the memory of a wasm module with threads.
+    let drawn = Uint8Array::new_with_length(16);
+    js_sys::global().unchecked_into::<Global>().crypto().get_random_values(&drawn);
+    let mut bytes = [0; 16];
+    drawn.copy_to(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
 fn monotonic_ms() -> u64 {
     // The cast floors. It is exact far beyond the life of any context.
     performance_now() as u64
@@ -97,10 +105,6 @@ fn monotonic_ms() -> u64 {
 fn ms_rounded_up(duration: Duration) -> u64 {
     let rest_ms = duration.subsec_nanos().div_ceil(1_000_000);
     duration.as_secs().saturating_mul(1_000).saturating_add(rest_ms.into())
-}
-
-fn global() -> Global {
-    js_sys::global().unchecked_into()
 }
 
 #[wasm_bindgen]

@@ -1,10 +1,8 @@
 //! What web-sys has only behind an unstable flag, or only for windows.
 
-use js_sys::{Date, Object, Uint8Array};
+use js_sys::Object;
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbFactory, IdbTransaction};
-
-use crate::machine::{Monotonic, Now, Wall};
 
 #[wasm_bindgen]
 extern "C" {
@@ -15,17 +13,6 @@ extern "C" {
     /// denied.
     #[wasm_bindgen(method, getter, catch, js_name = indexedDB)]
     pub(super) fn indexed_db(this: &Global) -> Result<Option<IdbFactory>, JsValue>;
-
-    #[wasm_bindgen(method, getter)]
-    fn crypto(this: &Global) -> Crypto;
-
-    type Crypto;
-
-    #[wasm_bindgen(method, js_name = getRandomValues)]
-    fn get_random_values(this: &Crypto, bytes: &Uint8Array);
-
-    #[wasm_bindgen(js_namespace = performance, js_name = now)]
-    fn performance_now() -> f64;
 
     /// A database whose transactions take options.
     #[derive(Clone)]
@@ -67,20 +54,4 @@ extern "C" {
 
 pub(super) fn global() -> Global {
     js_sys::global().unchecked_into()
-}
-
-/// Reads the clocks of this context, as the executor of browsers does.
-pub(super) fn now() -> Now {
-    Now { monotonic: Monotonic::from_ms(performance_now() as u64), wall: Wall::from_ms(Date::now() as u64) }
-}
-
-/// Draws by [`crypto.getRandomValues()`](https://developer.mozilla.org/en-US/docs/Web/API/Crypto/getRandomValues),
-/// which is there in insecure contexts too.
-pub(super) fn random_bits() -> u128 {
-    // Filled on JavaScript's side: getRandomValues refuses the memory of a wasm module with threads.
-    let drawn = Uint8Array::new_with_length(16);
-    global().crypto().get_random_values(&drawn);
-    let mut bytes = [0; 16];
-    drawn.copy_to(&mut bytes);
-    u128::from_ne_bytes(bytes)
 }

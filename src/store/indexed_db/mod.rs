@@ -180,7 +180,7 @@ impl IndexedDbStore {
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let (batch, now) = (Rc::new(batch), StoreNow::new(self.clock(), now));
-        let sent = bindings::now();
+        let sent = crate::executor::now();
         let reply = Rc::default();
         let answer = self.start(&|connection| transaction::start(connection, &batch, now, sent, &reply)).await?;
         done(answer).await?;

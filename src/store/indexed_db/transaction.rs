@@ -18,12 +18,13 @@ use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbObjectStore, IdbRequest};
 
 use super::{
-    bindings::{self, Transaction, random_bits},
+    bindings::Transaction,
     connection::Connection,
     failure,
     pending::{Answer, Pending},
     rows, sweep,
 };
+use crate::executor::{now, random};
 use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Where the reply to a batch is left. It holds only once the transaction is done.
@@ -192,7 +193,7 @@ impl Running {
     /// Whether the sender is still sure of its session. The transaction may have waited for others so long that the session ended
     /// meanwhile.
     fn is_sure(&self) -> bool {
-        self.batch.is_sure(self.sent, bindings::now())
+        self.batch.is_sure(self.sent, now())
     }
 
     fn complete(&self) {
@@ -285,7 +286,7 @@ impl Beside {
         match self {
             Self::Own { store, session } => {
                 let text = text_of(store)?;
-                let new = if text.is_none() { random_bits() } else { 0 };
+                let new = if text.is_none() { random() } else { 0 };
                 records.load_store(text.as_deref(), StoreId(new))?;
                 records.load_session(own, text_of(session)?.as_deref());
             }
@@ -295,7 +296,7 @@ impl Beside {
                     // A value that is no text becomes one that is no row.
                     texts.push(row.as_string().unwrap_or_default());
                 }
-                records.load_beside_records(&texts, || StoreId(random_bits()))?;
+                records.load_beside_records(&texts, || StoreId(random()))?;
             }
         }
         Ok(())
