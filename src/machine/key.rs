@@ -1,7 +1,10 @@
 //! Keys: the names of what is leased.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
-use core::{cmp::Ordering, fmt};
+use core::{
+    cmp::Ordering,
+    fmt::{self, Write as _},
+};
 
 /// A key longer than this many UTF-16 units is refused.
 pub const KEY_LIMIT: usize = 1024;
@@ -55,9 +58,12 @@ impl fmt::Display for Quoted<'_> {
         out.write_str("\"")?;
         for character in self.0.chars() {
             match character {
-                '"' | '\\' => write!(out, "\\{character}")?,
+                '"' | '\\' => {
+                    out.write_char('\\')?;
+                    out.write_char(character)?;
+                }
                 _ if character.is_control() => write!(out, "\\u{{{:x}}}", u32::from(character))?,
-                _ => write!(out, "{character}")?,
+                _ => out.write_char(character)?,
             }
         }
         out.write_str("\"")
