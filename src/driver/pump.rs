@@ -284,8 +284,8 @@ impl Core {
     }
 
     pub(super) fn sort_news(&mut self) {
-        if !self.registry.news.is_empty() {
-            self.deeds.extend(self.registry.news.drain(..).map(Deed::Effect));
+        for effect in self.registry.news.drain(..) {
+            self.deeds.push_back(Deed::Effect(effect));
         }
     }
 }
