@@ -54,6 +54,11 @@ mod sweep;
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
 mod tls;
+#[cfg(all(
+    any(feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod under_way;
 mod url;
 
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]

@@ -114,6 +114,34 @@ async fn what_is_said_to_a_context_before_it_is_subscribed_is_said_again() {
     timeout(BUSY, heard).await.expect("it is sent again");
 }
 
+/// Otherwise a waiter that is granted a lease before it has subscribed would learn of it only at its next heartbeat.
+#[tokio::test]
+async fn what_a_context_that_closes_its_store_said_last_is_said_again_too() {
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "last").await;
+    let one = Half::new(store.signals().expect("the store brings its own"));
+    let other = Half::new(signals(&server.client(), "last").await);
+    one.obey("wake 1");
+    one.obey(
+        "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"ended\",\
+         \"holder\":\"00000000000000000000000000000002\"}",
+    );
+    one.obey("rest");
+    // It went out, and nobody heard it.
+    settle().await;
+    let subscribing = async {
+        other.obey("wake 2");
+    };
+    futures::join!(store.close(), subscribing);
+    drop((store, one));
+    let heard = async {
+        while !other.obey("tell").contains("\"ended\"") {
+            settle().await;
+        }
+    };
+    timeout(BUSY, heard).await.expect("it is sent again");
+}
+
 /// The script that releases the lease also notifies the next holder, and sends it the record, which the next script rests on.
 #[tokio::test]
 async fn a_hand_off_costs_one_script_and_one_message() {

@@ -26,14 +26,12 @@ use std::{
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, timeout},
-};
+use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Durability, Reach, Store,
     inside::{inside, runtime_for},
+    under_way::UnderWay,
 };
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, Row, StoreError, StoreErrorKind, StoreNow};
@@ -45,7 +43,7 @@ use listing::{Wanted, page};
 use reservation::Sightings;
 use rows::{Memory, Names};
 use servers::Servers;
-use signals::{Bin, EtcdSignals, UnderWay};
+use signals::{Bin, EtcdSignals};
 use transaction::Desk;
 
 /// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, where the leases must survive the loss of
@@ -95,8 +93,6 @@ pub struct EtcdStore {
 const PREFIX: &str = "leasehold";
 /// How long connecting, and listing, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long closing waits until the last messages are sent.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 impl EtcdStore {
     /// Connects to the servers of one cluster: `etcd://host:port`, or several hosts separated by commas, with `user:password@` before
@@ -228,14 +224,8 @@ impl Store for EtcdStore {
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         self.memory.forget();
-        // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
-        let under_way = self.under_way.clone();
-        let mut settled = Box::pin(async move { under_way.settle().await });
-        // Usually no messages are under way. Then this ends at once, even if nothing drives the runtime.
-        if (&mut settled).now_or_never().is_none() {
-            // If the runtime has ended, the messages that were under way have ended with it.
-            drop(inside(&self.runtime, async move { timeout(FAREWELL, settled).await }).await);
-        }
+        // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat.
+        self.under_way.settle(&self.runtime).await;
         self.servers.close();
     }
 

@@ -8,7 +8,7 @@ mod mouth;
 
 pub(super) use mouth::Bin;
 
-use core::{convert::Infallible, mem};
+use core::convert::Infallible;
 use std::{
     string::String,
     sync::{
@@ -17,16 +17,14 @@ use std::{
     },
 };
 
-use futures::{
-    StreamExt,
-    channel::mpsc::{Receiver, Sender, channel},
-};
+use futures::channel::mpsc::{Sender, channel};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{rows::Names, servers::Servers};
 use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
+use crate::store::under_way::UnderWay;
 
 /// Messages that wait to be sent. Further ones are lost.
 const WAITING: usize = 1_024;
@@ -46,34 +44,6 @@ struct Post {
     names: Names,
     bin: Bin,
     under_way: UnderWay,
-}
-
-/// The messages that have been neither sent nor lost so far. Each keeps a sender of this channel; nobody sends anything through it.
-#[derive(Clone, Debug)]
-pub(super) struct UnderWay(Arc<Mutex<Ends>>);
-
-type Ends = (Sender<Infallible>, Receiver<Infallible>);
-
-impl UnderWay {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(channel(0))))
-    }
-
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn one_more(&self) -> Sender<Infallible> {
-        self.ends().0.clone()
-    }
-
-    /// Waits for the messages that are under way now.
-    pub(super) async fn settle(&self) {
-        let (ours, mut settled) = mem::replace(&mut *self.ends(), channel(0));
-        drop(ours);
-        settled.next().await;
-    }
 }
 
 impl core::fmt::Debug for Post {

@@ -14,7 +14,7 @@ use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
 use super::link::Link;
 use super::listeners::Listeners;
 use crate::machine::{Batch, FORMAT, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
-use crate::store::reserving::Pace;
+use crate::store::{reserving::Pace, under_way::UnderWay};
 
 /// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
 pub(super) struct View<'a> {
@@ -162,6 +162,7 @@ pub(super) struct Place {
     pub(super) memory: Memory,
     pub(super) pace: Pace,
     pub(super) listeners: Listeners,
+    pub(super) under_way: UnderWay,
     pub(super) prefix: String,
     /// The Redis key that holds all rows, as a hash.
     pub(super) rows: String,
@@ -178,9 +179,9 @@ impl Place {
     pub(super) fn new(link: Link, runtime: Handle, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
         let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
-        let (pace, plain) = (Pace::default(), Script::plain());
+        let (pace, plain, under_way) = (Pace::default(), Script::plain(), UnderWay::new());
         let (has_swept, has_warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { link, runtime, memory, pace, listeners, prefix, rows, sessions, plain, has_swept, has_warned }
+        Self { link, runtime, memory, pace, listeners, under_way, prefix, rows, sessions, plain, has_swept, has_warned }
     }
 
     /// The Redis keys that the script works on.

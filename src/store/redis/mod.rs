@@ -283,6 +283,15 @@ fn reach_of(place: &Place, store: StoreId) -> Reach {
     Reach::Named(format!("redis:{store}:{}:{}", place.link.database(), place.prefix))
 }
 
+/// Closes the connection at last, even if whoever closes the store waits no longer for its messages.
+struct Closing<'a>(&'a Link);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 #[async_trait::async_trait]
 impl Store for RedisStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
@@ -311,7 +320,9 @@ impl Store for RedisStore {
     }
 
     async fn close(&self) {
-        self.place.link.close();
+        let _closing = Closing(&self.place.link);
+        // A waiter that is granted the lease before it has subscribed would learn of it only at its next heartbeat.
+        self.place.under_way.settle(&self.place.runtime).await;
     }
 
     fn durability(&self) -> Durability {

@@ -1,11 +1,11 @@
 //! Messages on their way: each goes out by PUBLISH.
 
-use core::{pin::pin, time::Duration};
+use core::{convert::Infallible, pin::pin, time::Duration};
 use std::string::String;
 
 use futures::{
     FutureExt, Stream, StreamExt,
-    channel::mpsc::Receiver,
+    channel::mpsc::{Receiver, Sender},
     future::{Either, pending, select},
     stream::FuturesUnordered,
 };
@@ -25,13 +25,15 @@ pub(super) struct Letter {
     text: String,
     /// How often it may be sent again.
     left: usize,
+    /// Dropped together with the letter. `None` if nobody needs the message once its sender has closed the store.
+    _under_way: Option<Sender<Infallible>>,
 }
 
 impl Letter {
     /// A session that has just begun to wait may be in the queue before it is subscribed, and would hear nothing until its next heartbeat.
     /// So a message for one session is sent again until somebody hears it.
-    pub(super) fn new(channel: String, text: String, is_for_one: bool) -> Self {
-        Self { channel, text, left: if is_for_one { PAUSES_MS.len() } else { 0 } }
+    pub(super) fn new(channel: String, text: String, is_for_one: bool, under_way: Option<Sender<Infallible>>) -> Self {
+        Self { channel, text, left: if is_for_one { PAUSES_MS.len() } else { 0 }, _under_way: under_way }
     }
 
     /// How many heard it; `None` if it could not be sent.

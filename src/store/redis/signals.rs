@@ -108,7 +108,11 @@ impl Signals for RedisSignals {
         if recipient != Some(*session) {
             // Who cannot be told now looks into the store.
             let text = format!("{session} {}{}", message.encode(), enclosed(&self.place, *session, message));
-            let _ = outbox.try_send(Letter::new(channel_of(&self.place, recipient), text, recipient.is_some()));
+            // Once a context has closed its store, nobody needs to know what it asked for.
+            let asks = matches!(message.body, Body::Wanted { .. });
+            let under_way = (!asks).then(|| self.place.under_way.one_more());
+            let channel = channel_of(&self.place, recipient);
+            let _ = outbox.try_send(Letter::new(channel, text, recipient.is_some(), under_way));
         }
     }
 
