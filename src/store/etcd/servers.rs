@@ -42,12 +42,15 @@ pub(super) struct Servers {
     closed: AtomicBool,
     /// Whether the latest call had too little time.
     is_late: AtomicBool,
+    /// Which servers have refused this program for good since it last connected to any.
+    refusals: Vec<AtomicBool>,
 }
 
 impl Servers {
     /// Connects to the first server that answers.
     pub(super) async fn connect(address: Address, probe: Vec<u8>, deadline: Instant) -> Result<Self, StoreError> {
         let (clients, many) = (address.hosts.iter().map(|_| None).collect(), address.hosts.len());
+        let refusals = address.hosts.iter().map(|_| AtomicBool::new(false)).collect();
         let servers = Self {
             address,
             probe,
@@ -57,6 +60,7 @@ impl Servers {
             revision: AtomicI64::new(0),
             closed: AtomicBool::new(false),
             is_late: AtomicBool::new(false),
+            refusals,
         };
         let mut failure = None;
         for _ in 0..many {
@@ -114,9 +118,11 @@ impl Servers {
                 let mut clients = self.clients();
                 clients[at] = (!self.closed.load(Relaxed)).then(|| client.clone());
                 drop(clients);
+                self.refusals.iter().for_each(|refuses| refuses.store(false, Relaxed));
                 Ok((at, client))
             }
             Err(failure) => {
+                self.refusals[at].store(!failure.error.retry, Relaxed);
                 self.turn_from(at);
                 // It only asked to read.
                 Err(Failure { in_doubt: false, ..failure })
@@ -195,6 +201,14 @@ impl Servers {
         }
     }
 
+    /// Unless all servers refuse for good, one that can be used may be back soon. An error that stays would cost the leases.
+    fn while_others_may_answer(&self, failure: Failure) -> Failure {
+        if failure.error.retry || self.refusals.iter().all(|refuses| refuses.load(Relaxed)) {
+            return failure;
+        }
+        Failure { error: StoreError::transient(failure.error.message), ..failure }
+    }
+
     /// Makes a call, once.
     pub(super) async fn ask<T, F>(
         &self,
@@ -205,7 +219,8 @@ impl Servers {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let (at, client) = self.client(deadline).await?;
+        let connected = self.client(deadline).await;
+        let (at, client) = connected.map_err(|failure| self.while_others_may_answer(failure))?;
         let given = deadline.saturating_duration_since(Instant::now());
         let answered = timeout_at(deadline, call(client)).await;
         // A server that is far away may need the time that another connection would cost. The connection is dropped if the server was
