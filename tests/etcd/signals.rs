@@ -3,10 +3,10 @@
 use std::{
     sync::{Arc, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use etcd_client::Client;
+use etcd_client::{Client, Permission, PermissionType};
 use futures::FutureExt;
 use leasehold::{
     executor::process_clock,
@@ -121,6 +121,46 @@ fn a_waiter_whose_token_has_expired_hears_of_the_release() {
         };
         let (next, ()) = futures::join!(wait, release);
         next.unwrap().release().await.unwrap();
+    });
+}
+
+/// For each new connection, the server checks the password, which takes it long.
+#[test]
+fn a_user_who_may_not_read_messages_keeps_its_connection() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let mut etcd = client(&server.address()).await;
+        etcd.role_add("deaf").await.unwrap();
+        for part in ["store", "record/", "session/", "reserved/"] {
+            let part = Permission::new(PermissionType::Readwrite, format!("leasehold/{part}")).with_prefix();
+            etcd.role_grant_permission("deaf", part).await.unwrap();
+        }
+        etcd.user_add("deaf", "p", None).await.unwrap();
+        etcd.user_grant_role("deaf", "deaf").await.unwrap();
+        enable_users(&mut etcd).await;
+        let leases = manager(&format!("etcd://deaf:p@127.0.0.1:{}", server.port), "leasehold").await;
+        let leases = leases.lease(LONG).build().unwrap();
+        let first = server.calls("Authenticate");
+        let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let looks = async |limit| {
+            let since = Instant::now();
+            while since.elapsed() < limit {
+                leases.status("k").await.unwrap();
+            }
+        };
+        // The token may have expired, so the first refusal of a watch costs the connection. Whoever asks next opens another one, maybe
+        // several at the same time.
+        while server.calls("Authenticate") == first {
+            looks(Duration::from_secs(4)).await;
+        }
+        let before = server.calls("Authenticate");
+        // That is enough for two more watches, whatever the pauses between them.
+        looks(Duration::from_secs(5)).await;
+        assert_eq!(server.calls("Authenticate"), before, "it connected again");
+        guard.release().await.unwrap();
     });
 }
 

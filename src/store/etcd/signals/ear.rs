@@ -1,6 +1,6 @@
 //! The task that hears messages. It goes on where it was when its connection breaks.
 
-use core::time::Duration;
+use core::{mem, time::Duration};
 use std::string::{String, ToString};
 
 use etcd_client::{Client, Error, Event, ResponseHeader, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
@@ -22,7 +22,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// Hears until the context rests, from this revision on.
 pub(super) async fn listen(post: Post, session: SessionId, hearing: Hearing, since: i64) {
     let keys = [Some(session), None].map(|to| (post.names.message(to), since));
-    let mut ear = Ear { post, session, hearing, keys };
+    let mut ear = Ear { post, session, hearing, keys, is_refused: false };
     let mut backoff = Backoff::new(SHORTEST_PAUSE);
     while !ear.hearing.is_over() {
         if let Ok(mut stream) = ear.watch().await {
@@ -40,6 +40,8 @@ struct Ear {
     hearing: Hearing,
     /// The key of this session and the one of all; and for each the first revision that was not heard yet.
     keys: [(String, i64); 2],
+    /// Whether the server refused the latest watch.
+    is_refused: bool,
 }
 
 impl Ear {
@@ -74,12 +76,14 @@ impl Ear {
             }
             if response.compact_revision() > 0 {
                 self.hearing.tell(Notice::Reconnected);
-            } else {
-                // The token of the connection may have expired. Unlike other calls, a watch is not refused for that when it begins.
+            } else if !mem::replace(&mut self.is_refused, true) {
+                // The token of the connection may have expired. Unlike other calls, a watch is not refused for that when it begins. If it
+                // is refused again, the user may not read messages, and would need a new connection for each request.
                 self.post.servers.forget();
             }
             return false;
         }
+        self.is_refused = false;
         if response.created() && self.is_ahead_of(response) {
             return false;
         }
