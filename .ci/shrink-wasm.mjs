@@ -26,9 +26,7 @@ const SMALL = [
   "--low-memory-unused",
 ];
 
-optimize(file, "-S", "-o", text);
-emptyTable();
-optimize(text, ...SMALL, "-S", "-o", text);
+optimize(file, ...SMALL, "-S", "-o", text);
 rewrite(likeBesideLike);
 keepFromInlining();
 shortenNames();
@@ -46,21 +44,6 @@ function optimize(...options) {
   if (spawnSync("wasm-opt", [...features, "--quiet", ...options], { stdio: "inherit" }).status !== 0) {
     throw new Error("wasm-opt failed");
   }
-}
-
-/** Takes out of the table what nothing calls from there. wasm-bindgen learns from descriptions how each kind of closure is called, and then
- *  removes the descriptions. But the table keeps all that they referred to: JavaScript calls some of these functions, by their exports, and
- *  no others. Nor does anything call the tasks of JSPI, which this wasm does not use. */
-function emptyTable() {
-  const wasm = readFileSync(text, "utf8");
-  const isDead = (name) => /::closures::_::invoke::<|^"?js_sys::futures::jspi::/.test(name.replaceAll(/\[[0-9a-f]+\]/g, "").slice(1));
-  const emptied = wasm.replace(/^( \(elem \$0 \(i32\.const 1\)) (\$.*)\)$/m, (_, head, names) => {
-    const slots = names.match(/\$("(\\.|[^"\\])*"|\S+)/g);
-    const live = slots.find((name) => !isDead(name));
-    return `${head} ${slots.map((name) => (isDead(name) ? live : name)).join(" ")})`;
-  });
-  if (emptied === wasm) throw new Error("the table has nothing to take out: see how wasm-bindgen names it now");
-  writeFileSync(text, emptied);
 }
 
 /** Changes the list of the functions, each a text of its own. */
