@@ -96,6 +96,16 @@ test("each fault does what it says", async () => {
   await leases.close();
 });
 
+test("a test framework's fake timers stop neither the clock nor the leases", async (t) => {
+  const leases = await LeaseManager.open("beside fake timers", { store: "memory" });
+  // Jest replaces all of these unless it is told otherwise.
+  for (const name of ["setTimeout", "setInterval", "setImmediate", "queueMicrotask"]) t.mock.method(globalThis, name, () => {});
+  const lease = await leases.acquire("notes");
+  await clock.advance(60_000);
+  assert.equal(lease.valid, true);
+  await leases.close();
+});
+
 test("a fault that does not exist, and a time that is none, are refused by name", async () => {
   assert.throws(() => new FaultyStore().inject("explode"), /no fault explode; there are refuse, fail/);
   for (const ms of [-1, NaN, Infinity, "1", undefined]) {
