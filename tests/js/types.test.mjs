@@ -58,3 +58,14 @@ test("the exports lead to the package's files", () => {
     "leasehold false Lease,LeaseError,LeaseEvent,LeaseGroup,Lock,LockManager,createStore,install,isLeaseError",
   );
 });
+
+const lacksRequire = !process.features.require_module && "this Node.js cannot require an ES module";
+test("a CommonJS module can require the package, and compiles", { skip: lacksTsc || lacksRequire }, () => {
+  makeApp();
+  writeFileSync(join(app, "common.cts"), `import { LeaseManager } from "leasehold";\nexport const opening = LeaseManager.open("app");\n`);
+  tsc(...strict, "--module", "nodenext", "--lib", "es2022,dom", "common.cts");
+  const script = `
+    for (const entry of ["leasehold", "leasehold/inline", "leasehold/testing"]) console.log(typeof require(entry).LeaseManager);`;
+  const args = ["--no-warnings", "--preserve-symlinks", "--input-type=commonjs", "--eval", script];
+  assert.equal(execFileSync(process.execPath, args, { cwd: app, encoding: "utf8" }), "function\n".repeat(3));
+});
