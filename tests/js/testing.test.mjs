@@ -96,6 +96,23 @@ test("each fault does what it says", async () => {
   await leases.close();
 });
 
+test("a lease says that it is shared from the call of downgrade() on, also if the store fails", async () => {
+  for (const fault of ["loseReply", "silence", "refuse"]) {
+    const store = new FaultyStore();
+    const [leases, other] = [await LeaseManager.open(fault, { store }), await LeaseManager.open(fault, { store: "memory" })];
+    const lease = await leases.acquire("notes");
+    store.inject(fault);
+    const failed = lease.downgrade().then(assert.fail, ({ code }) => code);
+    const reading = other.acquire("notes", { mode: "shared" });
+    await clock.advance(1);
+    assert.equal(lease.mode, "shared", fault);
+    await clock.advance(40_000);
+    assert.deepEqual([await failed, (await reading).valid, lease.mode, await lease.release()], ["Store", true, "shared", "released"]);
+    assert.equal(lease.mode, "shared", "after the release");
+    await Promise.all([leases.close(), other.close()]);
+  }
+});
+
 test("a test framework's fake timers stop neither the clock nor the leases", async (t) => {
   const leases = await LeaseManager.open("beside fake timers", { store: "memory" });
   // Jest replaces all of these unless it is told otherwise.

@@ -25,22 +25,21 @@ export class Lease {
     this.key = key;
     refuseClones(this, "release");
     this.#name = { key };
-    this.#look();
     Object.freeze(this);
   }
 
-  /** Both change with the way in which the key is held, and stay when nothing is left to ask. */
+  /** Token and mode change with the way in which the key is held, whether or not a call said so, and stay when nothing is left to ask. */
   #look() {
     const wasm = this.#wasm;
-    if (wasm) Object.assign(this.#name, { token: wasm.token, mode: wasm.shared ? "shared" : "exclusive" });
+    return wasm ? Object.assign(this.#name, { token: wasm.token, mode: wasm.shared ? "shared" : "exclusive" }) : this.#name;
   }
 
   get token() {
-    return Lease.#read(this, "token").#name.token;
+    return Lease.#read(this, "token").#look().token;
   }
 
   get mode() {
-    return Lease.#read(this, "mode").#name.mode;
+    return Lease.#read(this, "mode").#look().mode;
   }
 
   // Neither of these two is made before somebody asks: they cost more than all else of a lease that lingered.
@@ -49,7 +48,7 @@ export class Lease {
   }
 
   get signal() {
-    return (Lease.#read(this, "signal").#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name, this.#stopped));
+    return (Lease.#read(this, "signal").#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#look(), this.#stopped));
   }
 
   get changedHands() {
@@ -108,7 +107,6 @@ export class Lease {
   async downgrade() {
     Lease.#check(this, "downgrade");
     await this.#ask((wasm) => wasm.downgrade());
-    this.#look();
   }
 
   /** What only a lease can be asked that was not released. */
@@ -158,6 +156,7 @@ export class Lease {
       this.#lost ??= Promise.resolve(wasm.lost);
       return "lost";
     } finally {
+      this.#look();
       this.#reason = wasm.reason;
       this.#wasm = undefined;
       wasm.free();

@@ -124,9 +124,10 @@ export class Lease {
   upgrade(options?: UpgradeOptions): Promise<void>;
 
   /**
-   * Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
+   * Turns an exclusive lease into a shared one, at once: {@link mode} is `"shared"` from the call on. A shared lease stays as it is.
    *
-   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then the outcome is unknown.
+   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then this lease is shared, but it is unknown whether others can share
+   * the key yet.
    */
   downgrade(): Promise<void>;
 
