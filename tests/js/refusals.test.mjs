@@ -166,6 +166,10 @@ test("a long value is shown by its beginning", async () => {
   for (const call of [() => leases.acquireAll([{ key: long }]), () => leases.acquire("notes", { mode: long })]) {
     await assert.rejects(call, ({ message }) => message.includes(`"${"k".repeat(50)}`) && message.includes("…") && message.length < 300);
   }
+  // A function is shown by its source.
+  for (const odd of [AbortSignal, Symbol(long), Object.assign(() => {}, { toString: () => long })]) {
+    await assert.rejects(leases.acquire("notes", { signal: odd }), ({ message }) => message.includes("…") && message.length < 300);
+  }
   await leases.close();
 });
 
