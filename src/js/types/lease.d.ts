@@ -199,6 +199,9 @@ export interface FenceOptions {
  * Makes the object store that {@link LeaseManager.attach} needs, unless it exists. Call it when the database is upgraded.
  * Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
  *
+ * @throws {LeaseError} `InvalidOptions` if it is no database.
+ * @throws {DOMException} the browser's own `InvalidStateError` if the object store is missing and the database is not being upgraded: open
+ * it with a larger version.
  * @example
  * ```js
  * request.onupgradeneeded = () => createStore(request.result);
