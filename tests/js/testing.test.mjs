@@ -128,6 +128,8 @@ test("a fault that does not exist, and a time that is none, are refused by name"
   for (const ms of [-1, NaN, Infinity, "1", undefined]) {
     await assert.rejects(clock.advance(ms), (error) => error instanceof TypeError && error.message.includes(String(ms)));
   }
+  await assert.rejects(clock.advance("5"), { message: /not by "5"$/ });
+  assert.throws(() => clock.setWall("2020"), { message: /not to "2020"$/ });
   for (const time of [NaN, Infinity, "noon", undefined, null, new Date(NaN)]) {
     assert.throws(() => clock.setWall(time), (error) => error instanceof TypeError && error.message.includes(String(time)));
   }

@@ -43,13 +43,16 @@ async function pass(ms) {
   nowMs = untilMs;
 }
 
+/** A text in quotes: "5" is no number. */
+const show = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
+
 export const clock = {
   get nowMs() {
     return nowMs;
   },
   advance(ms) {
     if (!(Number.isFinite(ms) && ms >= 0)) {
-      return Promise.reject(new TypeError(`a clock advances by a finite number of milliseconds, 0 or more; not by ${String(ms)}`));
+      return Promise.reject(new TypeError(`a clock advances by a finite number of milliseconds, 0 or more; not by ${show(ms)}`));
     }
     const passed = queue.then(() => pass(ms));
     queue = passed.catch(() => {});
@@ -57,7 +60,7 @@ export const clock = {
   },
   setWall(time) {
     const ms = typeof time === "number" ? time : time?.valueOf();
-    if (!Number.isFinite(ms)) throw new TypeError(`a wall clock is set to a date or to milliseconds since 1970; not to ${String(time)}`);
+    if (!Number.isFinite(ms)) throw new TypeError(`a wall clock is set to a date or to milliseconds since 1970; not to ${show(time)}`);
     wallAheadMs = ms - WALL_START_MS - nowMs;
   },
 };
