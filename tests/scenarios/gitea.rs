@@ -108,6 +108,22 @@ fn g5_a_lease_that_is_removed_from_the_store_is_told_and_nothing_blows_up() {
     });
 }
 
+/// A heartbeat reads the session's row and no record. So a holder learns only by `verify`, or by a fence, that its grant was removed.
+#[test]
+fn heartbeats_do_not_tell_that_a_lease_was_removed_from_its_record() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        remove_grant(world, "k").await;
+        let next = two.leases.lock("k").try_acquire().await.unwrap().expect("it is free");
+        world.sim.pass(LEASE * 3).await;
+        assert!(guard.is_valid() && next.is_valid() && next.token() > guard.token());
+        assert!(!guard.verify().await.unwrap());
+        assert_eq!(guard.lost().await, LostReason::Evicted);
+        assert!(next.is_valid());
+    });
+}
+
 /// Removes the lease from the record under its holder, and nothing else.
 async fn remove_grant(world: &World, key: &str) {
     let key = Key::new(key).unwrap();
