@@ -117,6 +117,22 @@ fn each_loss_is_told_with_its_reason() {
     });
 }
 
+/// There is nothing to ask the store: the user limited the hold, or renews the lease by hand.
+#[test]
+fn a_lease_that_ends_as_its_user_chose_is_lost_without_a_doubt() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let mut events = tab.leases.events();
+        let limited = tab.leases.lock("k").max_hold(secs(30));
+        let not_renewed = tab.leases.lock("k").auto_renew(false);
+        for request in [limited, not_renewed] {
+            let guard = request.acquire().await.unwrap();
+            assert_eq!(guard.lost().await, LostReason::Expired);
+            assert_eq!(names(&told(&mut events)), ["granted", "lost"]);
+        }
+    });
+}
+
 #[test]
 fn a_wait_in_vain_is_told() {
     everywhere(async |world| {
