@@ -1,6 +1,9 @@
 //! What the library says of a wait, an end and a refusal is true.
 
-use std::cell::RefCell;
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use futures::future::{FutureExt, join, join_all};
 use leasehold::{
@@ -43,6 +46,36 @@ fn after_a_tenure_the_requests_of_a_context_go_to_the_end_of_the_queue_together(
             };
             join(join_all(waits), release).await;
             assert_eq!(order.into_inner(), served, "after {held_ms} ms");
+        });
+    }
+}
+
+/// What the guide says there of the two limits, which the builder sets.
+#[test]
+fn a_context_hands_a_lease_on_for_as_long_and_as_often_as_its_options_say() {
+    for (tenure, handoffs, own_turns) in [(Duration::ZERO, 32, 0), (secs(1), 3, 3), (secs(1), 10, 10)] {
+        everywhere(async |world| {
+            let one = world.tab().with(|builder| builder.max_tenure(tenure).max_local_handoffs(handoffs));
+            let two = world.tab();
+            let held = one.leases.lock("k").acquire().await.unwrap();
+            let turns = Cell::new(0);
+            let own = (0..20).map(|_| async {
+                let guard = one.leases.lock("k").acquire().await.unwrap();
+                turns.set(turns.get() + 1);
+                world.sim.pass(ms(1)).await;
+                guard.release().await.unwrap();
+            });
+            let rival = async {
+                let guard = two.leases.lock("k").acquire().await.unwrap();
+                assert_eq!(turns.get(), own_turns, "before the rival's turn, with {tenure:?} and {handoffs} hand-offs");
+                guard.release().await.unwrap();
+            };
+            let release = async {
+                world.sim.pass(ms(10)).await;
+                held.release().await.unwrap();
+            };
+            join(join_all(own), join(rival, release)).await;
+            assert_eq!(turns.get(), 20);
         });
     }
 }
@@ -230,7 +263,7 @@ fn a_hold_is_limited_to_a_day() {
         let tab = world.tab();
         let day = secs(24 * 60 * 60);
         drop(tab.leases.lock("k").max_hold(day).acquire().await.unwrap());
-        for (hold, shown) in [(ms(0), "0 ms"), (day + ms(1), "86400001 ms"), (std::time::Duration::MAX, " ms")] {
+        for (hold, shown) in [(ms(0), "0 ms"), (day + ms(1), "86400001 ms"), (Duration::MAX, " ms")] {
             let said = tab.leases.lock("k").max_hold(hold).acquire().await.unwrap_err().to_string();
             assert!(said.contains(shown) && said.contains("1 to 86400000 ms"), "{said}");
         }
