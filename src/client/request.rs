@@ -159,7 +159,8 @@ impl LeaseRequest {
     /// however long they have waited.
     ///
     /// # Errors
-    /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed.
+    /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed; and
+    /// [`AcquireError::Lost`] if the [`max_hold`](Self::max_hold) was over before this task ran again.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or the lease if it was granted in that moment. A later

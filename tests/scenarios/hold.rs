@@ -64,6 +64,20 @@ fn a_hold_ends_after_its_time() {
     });
 }
 
+/// A guard would be of no use, and another request might fare no better.
+#[test]
+fn a_hold_that_is_over_before_its_task_runs_is_told_as_a_loss() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = hold(&one).await;
+        let mut wait = Box::pin(two.leases.lock("k").max_hold(secs(1)).acquire());
+        assert!(world.within(secs(1), &mut wait).await.is_none());
+        guard.release().await.unwrap();
+        world.sim.pass(secs(2)).await;
+        assert_eq!(wait.await.unwrap_err(), AcquireError::Lost { key: "k".into(), reason: LostReason::Expired });
+    });
+}
+
 /// Of those who share in a context, only the one whose time is over goes.
 #[test]
 fn the_end_of_one_hold_is_not_the_end_of_the_others() {

@@ -104,7 +104,8 @@ export class LeaseManager extends EventTarget {
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
-   * `Unsupported`, `Quota`, `Store`. When `signal` aborts, the request is withdrawn, and the promise rejects with the signal's reason.
+   * `Unsupported`, `Quota`, `Store`; `LeaseLost` if `maxHoldMs` was over before your code ran. When `signal` aborts, the
+   * request is withdrawn, and the promise rejects with the signal's reason.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { timeoutMs: 5_000, info: "autosave" });
