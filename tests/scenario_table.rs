@@ -42,3 +42,18 @@ fn every_test_that_a_row_names_is_there() {
         }
     }
 }
+
+/// The README counts the scenarios that a test runs, and those that each shared store's tests run.
+#[test]
+fn the_readme_counts_the_scenarios() {
+    let rows = rows();
+    let count = |part: &str| rows.values().filter(|(tests, _)| tests.contains(part)).count();
+    let readme = read("README.md");
+    for sentence in [
+        format!("{} of them are derived from other systems", count("::")),
+        format!("{} scenarios run on each of these stores", count("tests/stores/scenarios.rs")),
+    ] {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&readme).contains(&sentence), "the README does not say: {sentence}");
+    }
+}
