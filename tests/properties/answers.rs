@@ -188,7 +188,7 @@ impl Moved<'_> {
             assert_eq!(granted.block, held.block, "asking again gives the same grant");
         }
         match outcome {
-            Outcome::Waiting { last_token, .. } => assert_eq!(*last_token, self.after.last_token, "rule b"),
+            Outcome::Waiting { last_token, .. } => assert_eq!(*last_token, self.after.last_token, "S12"),
             Outcome::Busy { ahead } => assert!(!ahead.is_empty(), "somebody is in the way"),
             _ => {}
         }

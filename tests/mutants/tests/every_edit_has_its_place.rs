@@ -1,6 +1,7 @@
-//! A moment's work, so that a mutant that the source has outgrown is told before minutes are spent on the others.
+//! A moment's work, so that a mutant that the source has outgrown is told before minutes are spent on the others, and so is a rule without
+//! a mutant.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use leasehold_mutants::all;
 
@@ -17,4 +18,27 @@ fn every_edit_has_its_place() {
         }
     }
     assert!(outgrown.is_empty(), "each stands there once:\n{}", outgrown.join("\n"));
+}
+
+/// The protocol's headings: `S1` and the like for sessions, letters for grants, tokens and fences. Nothing in the code carries out `t`,
+/// which says what a signal can make a context believe.
+#[test]
+fn every_rule_about_sessions_grants_tokens_and_fences_has_a_mutant() {
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
+    let protocol = fs::read_to_string(protocol).expect("the protocol is there");
+    let headings: BTreeSet<_> = protocol.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let is_letter = |heading: &str| heading.len() == 1;
+    let name = |heading: &str| if is_letter(heading) { format!("rule {heading}") } else { heading.to_owned() };
+    let broken: BTreeSet<_> = all().iter().map(|mutant| mutant.rule.to_owned()).collect();
+    let is_number = |heading: &str| heading.strip_prefix('S').is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let rules: Vec<_> = headings.iter().filter(|heading| is_number(heading) || is_letter(heading)).collect();
+    assert!(rules.len() > 20, "the headings are found: {rules:?}");
+    let whole: Vec<_> =
+        rules.iter().map(|rule| name(rule)).filter(|rule| rule != "rule t" && !broken.contains(rule)).collect();
+    assert!(whole.is_empty(), "without a mutant: {whole:?}");
+    let known = |rule: &str| {
+        rule.strip_prefix("rule ").is_none_or(|letter| headings.contains(letter) || letter.parse::<u32>().is_ok())
+    };
+    let gone: Vec<_> = broken.iter().filter(|rule| !known(rule)).collect();
+    assert!(gone.is_empty(), "the protocol has no such rules: {gone:?}");
 }

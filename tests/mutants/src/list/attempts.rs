@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
-        "rule b",
+        "S12",
         "an old signal is believed",
         Rule("protocol::"),
         &[edit(REPLY, "let is_old = seeking.queued && block.first <= seeking.last_token;", "let is_old = false;")],

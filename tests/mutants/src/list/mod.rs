@@ -1,5 +1,5 @@
 //! All mutants, by subject. "mutant n" are those of the list that every lease must survive, "Sn" those of the protocol
-//! of sessions, "rule x" those of the other promises, by their letters.
+//! of sessions, "rule a" and the like those of grants, tokens and fences.
 
 mod attempts;
 mod belief;

@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(TRANSITION, "let is_common = !ask.alone && ask.upgrades().is_none();", "let is_common = false;")],
     ),
     Mutant::new(
-        "rule b",
+        "S12",
         "a waiting answer tells an old token",
         Properties,
         &[edit(
@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(TRANSITION, "            self.robbed.push((grant.holder, token));\n", "")],
     ),
     Mutant::new(
-        "rule h",
+        "I3",
         "a request voids the other grants of its holder",
         Properties,
         &[edit(

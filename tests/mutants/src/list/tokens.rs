@@ -83,7 +83,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
-        "rule j",
+        "S13",
         "a heartbeat that is wanted counts as sent with a fence, which may never be committed",
         Rule("fence::a_heartbeat"),
         &[edit(
