@@ -55,7 +55,7 @@ export type LockMode = "exclusive" | "shared";
 export interface LockOptions {
   /** With others of the same mode, or alone; by default `"exclusive"`. */
   mode?: LockMode | undefined;
-  /** Calls back with `null` at once if the lock is held or waited for. */
+  /** Calls back with `null` if the lock is held or waited for: at once if its holder answers, else after up to 280 ms. */
   ifAvailable?: boolean | undefined;
   /** Takes the lock from its holders: their requests reject with `AbortError`, their callbacks go on. Exclusive only. */
   steal?: boolean | undefined;

@@ -317,7 +317,7 @@ export interface AttachOptions {
   storeTimeoutMs?: number | undefined;
   /**
    * How long a lease is kept after its release while nobody else wants it, so that the next request of this context with the
-   * same `info` costs no transaction. The default is 100 ms; 0 releases it at once.
+   * same `info` costs no transaction: up to 24 h. The default is 100 ms; 0 releases it at once.
    */
   lingerMs?: number | undefined;
   /**
