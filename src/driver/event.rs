@@ -41,8 +41,8 @@ pub struct LeaseEvent {
 /// What happened to a lease.
 ///
 /// Each guard emits one `Granted`, any `Suspect`/`Certain` pairs, then one `Lost` or `Released`. A lease that cannot be renewed is
-/// `Suspect` before it is `Lost`. It is `Lost` without having been `Suspect` if its release finds that it is gone, if the store fails
-/// for good, if its [`max_hold`](crate::LeaseRequest::max_hold) is over, or if it expires without
+/// `Suspect` before it is `Lost`. It is `Lost` without having been `Suspect` if its release finds that it is gone or gets no answer, if the
+/// store fails for good, if its [`max_hold`](crate::LeaseRequest::max_hold) is over, or if it expires without
 /// [`auto_renew`](crate::LeaseRequest::auto_renew).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

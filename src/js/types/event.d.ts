@@ -30,7 +30,7 @@ export class LeaseEvent extends Event {
 /**
  * The events of a {@link LeaseManager}. Each lease emits one `granted`, any `suspect`/`certain` pairs, then one `lost` or `released`. A
  * lease that cannot be renewed is `suspect` before it is `lost`. It is `lost` without having been `suspect` if its release finds that it is
- * gone, if the store fails for good (`StoreFailed`), if it reaches its `maxHoldMs`, or if it expires without `autoRenew`.
+ * gone or gets no answer, if the store fails for good (`StoreFailed`), if it reaches its `maxHoldMs`, or if it expires without `autoRenew`.
  */
 export interface LeaseManagerEventMap {
   /**
@@ -48,7 +48,7 @@ export interface LeaseManagerEventMap {
   suspect: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is beyond doubt again. */
   certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
-  /** A lease is lost, once and for good. */
+  /** A lease is lost, once and for good. The reason is `StoreFailed`, too, if its release got no answer: then it expires by itself. */
   lost: LeaseEvent & Required<Pick<LeaseEvent, "token" | "reason" | "heldMs">>;
   /** A lease was released. */
   released: LeaseEvent & Required<Pick<LeaseEvent, "token" | "heldMs">>;
