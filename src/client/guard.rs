@@ -81,8 +81,9 @@ impl LeaseGuard {
     }
 
     /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be out of date.
-    /// It stays true until [`clear_changed`](Self::clear_changed). For this context's first lease of the key it is false, even if another
-    /// context held the key before: read the data then, too.
+    /// It stays true until [`clear_changed`](Self::clear_changed). For this context's first lease of the key it is usually false, even if
+    /// another context held the key before: read the data then, too. A context that has used more than 256 keys says true for a key that it
+    /// does not remember.
     pub fn changed_hands(&self) -> bool {
         self.driver.changed_hands(&self.fate.slot.key)
     }

@@ -80,6 +80,28 @@ fn a_context_hands_a_lease_on_for_as_long_and_as_often_as_its_options_say() {
     }
 }
 
+/// What `changed_hands` says of the keys that it remembers, 256 of them.
+#[test]
+fn a_context_that_forgot_a_key_says_that_one_may_have_changed_hands() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let is_told = async |key: String| {
+            let guard = tab.leases.lock(&key).acquire().await.unwrap();
+            let told = guard.changed_hands();
+            guard.clear_changed();
+            assert!(!guard.changed_hands());
+            guard.release().await.unwrap();
+            told
+        };
+        for key in 0..257 {
+            assert!(!is_told(format!("k{key}")).await, "nobody else ever held k{key}");
+        }
+        assert!(!is_told("k256".into()).await, "it is remembered");
+        assert!(is_told("k0".into()).await, "it was forgotten");
+        assert!(is_told("new".into()).await, "so may this one have been");
+    });
+}
+
 /// What the guide says under "What others see".
 #[test]
 fn who_waits_for_its_own_context_is_not_in_the_queue() {
