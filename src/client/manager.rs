@@ -96,7 +96,8 @@ impl LeaseManager {
         LeaseManagerBuilder::new(Shared::new(store), Shared::new(executor), Options::default())
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units. [`acquire`](LeaseRequest::acquire) reports an invalid key.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units, not beginning with `\0lock:`, as the keys of `leases.locks` do.
+    /// [`acquire`](LeaseRequest::acquire) reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {
             Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),

@@ -102,7 +102,7 @@ export class LeaseManager extends EventTarget {
    * contexts wait, the manager may pass the lease to its own next request for at most 50 ms after the grant, and at most 32 times. Then its
    * requests that still wait move to the end of the queue together, however long they have waited.
    *
-   * @param key 1 to 1024 UTF-16 units of well-formed text.
+   * @param key 1 to 1024 UTF-16 units of well-formed text, not beginning with `\0lock:`, as the keys of {@link locks} do.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
    * `Unsupported`, `Quota`, `Store`; `LeaseLost` if `maxHoldMs` was over before your code ran. When `signal` aborts, the
    * request is withdrawn, and the promise rejects with the signal's reason.
