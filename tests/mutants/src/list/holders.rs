@@ -23,6 +23,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/hold.rs", "Some(0) } else { turns.first_sharer() };", "Some(0) } else { None };")],
     ),
     Mutant::new(
+        "P5",
+        "a context hands its lease on for as long as it likes, while others wait",
+        Scenario("said::a_context_hands"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;",
+            "let within_tenure = now >= self.tenure_since;",
+        )],
+    ),
+    Mutant::new(
+        "P5",
+        "a context hands its lease on as often as it likes, while others wait",
+        Scenario("said::a_context_hands"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "self.handoffs < config.max_local_handoffs && within_tenure",
+            "within_tenure",
+        )],
+    ),
+    Mutant::new(
         "renewal",
         "a hand-over renews a lease that only its user renews",
         Scenario("hold::a_hand_over_renews"),
