@@ -21,7 +21,7 @@ pub use broadcast::BroadcastSignals;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub(crate) use broadcast::forsake_locks;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
-pub(crate) use delivery::deliver;
+pub(crate) use delivery::{deliver, has_fallen};
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub use directory::DirectorySignals;
 pub use local::LocalSignals;

@@ -8,7 +8,7 @@ use super::{
     codec::{StoreRow, Unreadable},
     id::{SessionId, StoreId},
     key::Key,
-    operation::{Action, Batch, Way},
+    operation::{Action, Batch, Ending, Peer, Way},
     session::Session,
     sessions::Sessions,
     sorted::SortedMap,
@@ -179,6 +179,21 @@ impl Records {
             }
         }
         named.keys().copied().collect()
+    }
+
+    /// The ends of those [peers](Batch::peers) of a batch that are dead: their rows, which are loaded, name a beacon, and `is_gone` finds,
+    /// after the rows were read, that this beacon has fallen. A store that can see beacons adds these ends to the batch, and so ends
+    /// sessions whose contexts died without a word, although no context lives long enough to see them silent.
+    pub fn dead_peers(&self, batch: &Batch, is_gone: impl Fn(SessionId) -> bool) -> Vec<Ending> {
+        let mut dead = Vec::new();
+        if batch.peers() > 0 {
+            for Peer { session, beat, .. } in self.sessions.peers_of(batch.session) {
+                if self.sessions.get(session).is_some_and(|row| row.beacon) && is_gone(session) {
+                    dead.push(Ending { session, beat: Some(beat) });
+                }
+            }
+        }
+        dead
     }
 
     /// Deletes the row of a session.

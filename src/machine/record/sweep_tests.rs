@@ -3,8 +3,8 @@
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use super::{
-    Acquire, Action, Batch, Beat, Mode, Row,
-    bench::{A, B, Bench, C, LEASE_MS, STORE, key, open},
+    Acquire, Action, Batch, Beat, Ending, Mode, Row,
+    bench::{A, B, Bench, C, D, LEASE_MS, STORE, beat, key, open},
     id::SessionId,
     records::Records,
 };
@@ -40,6 +40,20 @@ fn a_row_that_cannot_be_read_is_named_to_nobody() {
     bench.records.load_session(A, Some("{}"));
     bench.open(B, LEASE_MS);
     assert_eq!(named(&mut bench, C.0), [B.0]);
+}
+
+/// A beacon of which the row does not speak may not have been raised yet, when it is found missing.
+#[test]
+fn only_a_peer_that_has_shown_a_beacon_is_dead_without_one() {
+    let mut bench = Bench::new(false);
+    bench.run(&open(A, Beat { beacon: true, ..first(7) }));
+    bench.run(&open(B, Beat { beacon: true, ..first(1) }));
+    bench.open(C, LEASE_MS);
+    let opening = open(D, first(1));
+    let dead = bench.records.dead_peers(&opening, |session| session != B);
+    assert_eq!(dead, [Ending { session: A, beat: Some(7) }]);
+    let heartbeat = beat(B, first(2));
+    assert_eq!(bench.records.dead_peers(&heartbeat, |_| true), [], "only who opens a session looks at others");
 }
 
 /// A key of a job that nobody runs again.

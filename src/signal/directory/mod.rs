@@ -237,6 +237,11 @@ pub(super) fn tell(directory: &Path, session: SessionId, message: &Message) -> b
     ear::tell(directory, session, &message.encode())
 }
 
+/// Whether the beacon of a session has a file, and nobody keeps it locked.
+pub(super) fn has_fallen(directory: &Path, session: SessionId) -> bool {
+    sweep::has_fallen(&beacon::path(directory, session))
+}
+
 /// The name of a session's file: what stands before the dot is its id.
 fn name_of(session: SessionId, kind: &str) -> String {
     format!("{session}.{kind}")

@@ -14,7 +14,7 @@ use super::{
     worker::{Answer, Job, clock, patiently},
 };
 use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
-use crate::signal::deliver;
+use crate::signal::{deliver, has_fallen};
 
 /// Between two looks whether the file is still there, while nobody asks.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
@@ -112,7 +112,7 @@ impl Desk<'_> {
     fn attempt(&mut self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, Trouble> {
         patiently(deadline, || {
             self.look()?;
-            self.rows.transact(batch, now)
+            self.rows.transact(batch, now, |session| has_fallen(&self.directory, session))
         })
     }
 

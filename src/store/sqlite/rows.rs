@@ -56,8 +56,14 @@ impl<'c> Rows<'c> {
         })
     }
 
-    /// Runs a batch in a transaction of its own.
-    pub(super) fn transact(&mut self, batch: &Batch, now: StoreNow) -> Result<Reply, Trouble> {
+    /// Runs a batch in a transaction of its own. If the batch opens a session, the transaction also reads a few others, and ends those
+    /// whose rows name a beacon that has fallen: a program that is over soon has no time to see them silent.
+    pub(super) fn transact(
+        &mut self,
+        batch: &Batch,
+        now: StoreNow,
+        has_fallen: impl Fn(SessionId) -> bool,
+    ) -> Result<Reply, Trouble> {
         let behavior = if self.looks { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
         let transaction = Transaction::new_unchecked(self.connection, behavior)?;
         let mut records = Records::new();
@@ -71,7 +77,13 @@ impl<'c> Rows<'c> {
         for session in self.peers(batch)? {
             self.load_session(&mut records, session)?;
         }
-        let reply = batch.apply(&mut records, now);
+        let mut ends = records.dead_peers(batch, has_fallen);
+        let reply = if ends.is_empty() {
+            batch.apply(&mut records, now)
+        } else {
+            ends.extend_from_slice(&batch.ends);
+            Batch { ends, ..batch.clone() }.apply(&mut records, now)
+        };
         let written = self.write_changed(&mut records);
         written.map_err(|trouble| if self.looks { Trouble::of_look() } else { trouble })?;
         transaction.commit().map_err(|error| Trouble::of_commit(&error))?;

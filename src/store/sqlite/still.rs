@@ -24,7 +24,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
     loop {
         match asked.recv_timeout(LOOK) {
             Ok(Job::Transact { batch, now, deadline, answer }) => {
-                answer.send(anew(file, Some(deadline), |rows| rows.transact(&batch, now)));
+                answer.send(anew(file, Some(deadline), |rows| rows.transact(&batch, now, |_| false)));
             }
             Ok(Job::Keys { prefix, answer }) => {
                 answer.send(anew(file, None, |rows| rows.keys(&prefix, usize::MAX, |name| name.starts_with(&prefix))));

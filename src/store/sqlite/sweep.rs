@@ -64,6 +64,6 @@ fn forget(rows: &mut Rows<'_>, from: &str, session: SessionId, now: StoreNow) ->
     let last = keys.last().cloned();
     let mut batch = Batch::new(session, Vec::new());
     batch.forgets = keys;
-    rows.transact(&batch, now)?;
+    rows.transact(&batch, now, |_| false)?;
     Ok(last)
 }
