@@ -56,7 +56,7 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | `RedisStore`, over the master that Sentinels name | `store-redis` |
 /// | `redis-cluster://user:password@one:6379,two:6379` | `RedisStore`, in one slot of a cluster | `store-redis` |
 /// | `rediss://…?ca=/etc/app/ca.pem`, with more parameters of `RedisServers`; also `rediss-sentinel://` and `rediss-cluster://` | the same, over TLS | `store-redis-tls`; without certificates in the URL, `store-redis` with a TLS feature of the crate `redis` is enough |
-/// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
+/// | `etcd://one:2379,two:2379,three:2379`; also `http://`, and endpoints as for `etcdctl`, such as `http://one:2379,http://two:2379` | `EtcdStore` | `store-etcd` |
 /// | `etcds://one:2379,two:2379?ca=/etc/app/ca.pem`, with more parameters of `EtcdStore::connect`; also `https://` | the same, over TLS | `store-etcd-tls` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
@@ -91,7 +91,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
         scheme if is_of_redis(scheme) => named.redis().await,
         #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "etcd" | "etcds" | "https" => named.etcd().await,
+        "etcd" | "etcds" | "http" | "https" => named.etcd().await,
         _ => Err(named.nothing()),
     }
 }
@@ -174,7 +174,7 @@ impl<'a> Named<'a> {
             #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
             scheme if is_of_redis(scheme) => super::RedisStore::check_url(&self.without_prefix(), self.prefix),
             #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
-            "etcd" | "etcds" | "https" => super::EtcdStore::check_url(&self.without_prefix(), self.prefix),
+            "etcd" | "etcds" | "http" | "https" => super::EtcdStore::check_url(&self.without_prefix(), self.prefix),
             _ => Err(self.nothing()),
         }
     }
@@ -349,6 +349,7 @@ fn nothing_for(scheme: &str, tls: &str) -> String {
                  line by cargo install leasehold --features cli,{feature}{tls}"
             )
         }
+        _ if scheme == "http" => nothing_for("etcd", tls),
         _ if scheme == "https" => nothing_for("etcds", tls),
         _ => format!("there is no store for the scheme {scheme:?}; a URL begins with one of {}", schemes()),
     }
@@ -421,6 +422,7 @@ mod tests {
             ("rediss-cluster://u@h", cfg!(not(feature = "store-redis")), "store-redis-tls"),
             ("etcds://h", cfg!(not(feature = "store-etcd")), "store-etcd-tls"),
             ("https://h", cfg!(not(feature = "store-etcd")), "store-etcd-tls"),
+            ("http://h", cfg!(not(feature = "store-etcd")), "store-etcd"),
         ] {
             assert!(!is_off || refusal(url).contains(&format!("--features cli,{feature}")), "{url}");
         }
@@ -490,7 +492,9 @@ mod tests {
             for url in ["etcd://a?x=1", "etcd://a?prefix=ends/", "etcd://a:port"] {
                 assert!(check_url(url).is_err(), "{url}");
             }
-            assert!(check_url("etcd://no.such.host.invalid?prefix=jobs").is_ok());
+            for url in ["etcd://no.such.host.invalid", "http://one:2379,http://two:2379"] {
+                assert!(check_url(&format!("{url}?prefix=jobs")).is_ok(), "{url}");
+            }
         }
     }
 }
