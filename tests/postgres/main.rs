@@ -54,6 +54,8 @@ mod sweeps;
 mod threads;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
+#[path = "../stores/warnings.rs"]
+mod warnings;
 #[path = "../stores/ways.rs"]
 mod ways;
 

@@ -1,17 +1,19 @@
 //! Behind pgbouncer, which gives each transaction another connection.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
     store::{PostgresStore, Store, from_url},
 };
-use tokio::time::timeout;
+use tokio::{runtime::Builder, time::timeout};
 
 use crate::{
     port::free_port,
+    proxy::Way,
     server::{PATIENCE, Place, as_server, connect, folder, keep, on_server, skip, until},
+    warnings::Warnings,
 };
 
 /// It ends with this, as the server does.
@@ -128,6 +130,38 @@ fn a_pooler_that_nobody_mentioned_costs_time_only() {
             [0, 1, 2].map(|column| row.get::<_, String>(column))
         });
         assert_eq!(left.await, usual.await, "other users of the connection find it as it was");
+    });
+}
+
+/// Runs on this thread alone, where the warnings are kept.
+#[test]
+fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
+    let Some(place) = Place::new("pooler_deaf") else { return };
+    let Some(pooler) = Pooler::start(&place) else { return };
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let (told, _listens) = Warnings::listen();
+        let (proxy, far) = (place.proxy(), place.behind(pooler.port));
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        drop(place.store().await);
+        let mut guards = Vec::new();
+        let mut hold = async |place: &Place, key: &str| {
+            let store = place.builder().connect().await.unwrap();
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+            guards.push((leases.lock(key).acquire().await.unwrap(), leases));
+        };
+        hold(&place, "near").await;
+        hold(&place.behind(proxy.port), "slow").await;
+        proxy.delay(Way::ToServer, Duration::from_millis(300));
+        for key in ["deaf", "deaf, too"] {
+            hold(&far, key).await;
+            let mut said = Vec::new();
+            until("it is warned", async || {
+                said.append(&mut told.take());
+                !said.is_empty()
+            })
+            .await;
+            assert!(said.len() == 1 && said[0].contains("?signals=off"), "{said:?}");
+        }
     });
 }
 

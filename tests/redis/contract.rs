@@ -1,11 +1,6 @@
 //! The contract of all stores, and what this store says of itself.
 
-use std::{
-    fmt::Debug,
-    mem,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use leasehold::{
     LeaseManager,
@@ -15,12 +10,6 @@ use leasehold::{
 };
 use redis::Client;
 use tokio::runtime::Runtime;
-use tracing::{
-    Dispatch, Event, Level, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-    subscriber::set_default,
-};
 
 use crate::{
     BUSY, context,
@@ -28,6 +17,7 @@ use crate::{
     open,
     server::Server,
     shared,
+    warnings::Warnings,
 };
 
 #[tokio::test]
@@ -204,53 +194,16 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(open(&server.client(), "durability").await.clock(), StoreClock::Observed);
 }
 
-/// Keeps the messages that are told.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
-
-impl Visit for Told {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.0.lock().unwrap().push(format!("{value:?}"));
-        }
-    }
-}
-
-impl Subscriber for Told {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "leasehold" && *metadata.level() == Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
 #[tokio::test]
 async fn who_may_not_read_the_settings_is_told_that_they_are_unchecked() {
     let Some(server) = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
-    let told = Told::default();
-    let _listens = set_default(told.clone());
-    // While there is one subscriber, a thread without it may turn the warning off for all threads.
-    let _second = Dispatch::new(told.clone());
+    let (told, _listens) = Warnings::listen();
     let open_as = async |name: &str, rights: &[&str]| {
         let user = ["ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all", "-config"];
         let _: String = server.ask(&[&user[..], rights].concat());
         let url = format!("redis://{name}:secret@127.0.0.1:{}/", server.port());
         let store = open(&Client::open(url).unwrap(), "settings").await;
-        (store.durability(), mem::take(&mut *told.0.lock().unwrap()))
+        (store.durability(), told.take())
     };
     assert_eq!(open_as("reader", &["+config|get"]).await, (Durability::Local, Vec::new()));
     let (durability, said) = open_as("blind", &[]).await;
@@ -262,18 +215,17 @@ async fn who_may_not_read_the_settings_is_told_that_they_are_unchecked() {
 #[tokio::test]
 async fn a_user_that_may_not_subscribe_gets_a_warning() {
     let Some(server) = Server::start(&[]) else { return };
-    let told = Told::default();
-    let _listens = set_default(told.clone());
-    let _second = Dispatch::new(told.clone());
+    let (told, _listens) = Warnings::listen();
     let _: String = server.ask(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"]);
     let url = format!("redis://deaf:secret@127.0.0.1:{}/", server.port());
     let (_, leases) = context(&Client::open(url).unwrap(), "deaf").await;
     let leases = leases.build().unwrap();
     let guard = leases.lock("k").acquire().await.unwrap();
-    while told.0.lock().unwrap().is_empty() {
+    let mut said = told.take();
+    while said.is_empty() {
         tokio::task::yield_now().await;
+        said = told.take();
     }
-    let said = mem::take(&mut *told.0.lock().unwrap());
     assert!(said.len() == 1 && said[0].contains("as in &{leasehold}:*"), "{said:?}");
     assert!(guard.is_valid());
 }

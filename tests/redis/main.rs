@@ -53,6 +53,8 @@ mod takeovers;
 mod threads;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
+#[path = "../stores/warnings.rs"]
+mod warnings;
 #[path = "../stores/ways.rs"]
 mod ways;
 

@@ -15,7 +15,7 @@ use super::{
     memory::Memory,
     names::{Names, is_plain},
     neighbours::Neighbours,
-    signals::Speaking,
+    signals::{Hearing, Speaking},
     sweep::Crowding,
     transaction::TRIES,
 };
@@ -149,8 +149,9 @@ impl PostgresStoreBuilder {
             timeout_at(deadline, names_in(&lending, self.prefix).boxed()).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());
         let (durability, signals) = (self.durability, self.signals);
-        let crowding = Crowding::default();
-        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, crowding };
+        let (crowding, hearing) = (Crowding::default(), Hearing::default());
+        let place =
+            Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, crowding, hearing };
         Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }
 }

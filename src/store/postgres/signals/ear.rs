@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::{Either, select};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
     super::{Place, carrier::Exchange},
+    hearing,
     link::{Event, Link},
     outbox::Outbox,
     watches::Watches,
@@ -144,6 +146,11 @@ impl Ear {
             self.beacon = Beacon::Stands;
             self.notice(Notice::BeaconStands(self.session));
         }
+        // It ends with this connection.
+        let mut trial = JoinSet::new();
+        if !self.place.hearing.is_known() {
+            trial.spawn(hearing::try_out(self.place.clone(), self.session, link.line()));
+        }
         loop {
             let event = match self.watches.next() {
                 None => heard.recv().await,
@@ -175,9 +182,11 @@ impl Ear {
     /// The server sends to whoever listens, the sender too.
     fn hear(&self, payload: &str) {
         let Some((sender, text)) = payload.split_once(' ') else { return };
-        if sender != self.session.to_string()
-            && let Some(message) = Message::decode(text)
-        {
+        if sender == self.session.to_string() {
+            if text == hearing::TRIAL {
+                self.place.hearing.heard();
+            }
+        } else if let Some(message) = Message::decode(text) {
             self.place.neighbours.heard(&message);
             self.notice(Notice::Message(message));
         }

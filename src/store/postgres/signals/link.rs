@@ -64,6 +64,11 @@ impl Link {
         Ok(Self { line, number })
     }
 
+    /// The connection itself.
+    pub(super) fn line(&self) -> Shared<dyn Line> {
+        self.line.clone()
+    }
+
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Whether it was free.
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
         let taken = self.line.carry(Round::one(&format!("SELECT pg_try_advisory_lock({lock})"))).await?;

@@ -1,6 +1,7 @@
 //! Signals by way of the server: a message is a notification, and a beacon an advisory lock of the connection that hears them.
 
 mod ear;
+mod hearing;
 mod link;
 mod outbox;
 mod watches;
@@ -25,6 +26,7 @@ use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
 
 use ear::Ear;
+pub(super) use hearing::Hearing;
 use link::Event;
 pub(super) use outbox::Letter;
 use watches::{Locks, Watches};
