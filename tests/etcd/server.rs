@@ -142,12 +142,20 @@ impl Server {
 
     /// How many calls of this method the server has answered, by its own count.
     pub(crate) fn calls(&self, method: &str) -> u64 {
+        self.counted(&format!("grpc_server_handled_total{{grpc_code=\"OK\",grpc_method=\"{method}\""))
+    }
+
+    /// How many calls of this method have begun, by the server's own count.
+    pub(crate) fn begun(&self, method: &str) -> u64 {
+        self.counted(&format!("grpc_server_started_total{{grpc_method=\"{method}\""))
+    }
+
+    fn counted(&self, name: &str) -> u64 {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it answers");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it listens");
         let mut told = String::new();
         stream.read_to_string(&mut told).expect("it answers");
-        let name = format!("grpc_server_handled_total{{grpc_code=\"OK\",grpc_method=\"{method}\"");
-        let count = told.lines().find(|line| line.starts_with(&name));
+        let count = told.lines().find(|line| line.starts_with(name));
         count.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("it counts")
     }
 

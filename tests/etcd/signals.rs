@@ -92,6 +92,34 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
     });
 }
 
+/// Each time, the server reads on from the last message that the context has heard.
+#[test]
+fn a_context_whose_connections_are_cut_at_once_watches_ever_more_rarely() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&server.address());
+        let one = Half::new(brought(&address_of(&proxy), "often").await);
+        one.obey("wake 1");
+        let cut = async {
+            let mut seen = 0;
+            loop {
+                if server.begun("Watch") > seen {
+                    seen = server.begun("Watch");
+                    proxy.cut();
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // Up to 50 pauses of 20 ms, or 6 of which each is twice as long as the one before.
+        let _ = tokio::time::timeout(Duration::from_secs(1), cut).await;
+        let begun = server.begun("Watch");
+        assert!((2..12).contains(&begun), "{begun} times");
+    });
+}
+
 /// A server lets a token expire that nobody has used for a while, and ends a watch that is opened with it.
 #[test]
 fn a_waiter_whose_token_has_expired_hears_of_the_release() {
