@@ -8,9 +8,10 @@ use super::hold::Rules;
 use super::options::{self, Elect};
 use super::output::tell;
 use super::place::{self, Opened, Patience};
-use super::signals::{Call, Signals};
+use super::run::Turn;
+use super::signals::Signals;
 use super::supervise::{Ended, Job};
-use super::wait::{self, Waited};
+use super::wait;
 
 /// Runs a command whenever this process is elected.
 pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
@@ -26,10 +27,14 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let (mut begun, mut store) = (Instant::now(), None);
     loop {
         match term(&job, &options, begun, &mut patience, &mut store, &mut signals).await {
-            Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
-            Ok(Term::Over(exit)) => return Ok(exit),
+            Ok(Turn::Ran(Ended::Lost { wanted: None })) => {
+                tell(&format!("the lead of {key:?} was lost; campaigning again"));
+            }
+            Ok(Turn::Ran(Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. }) | Turn::Over(exit)) => {
+                return Ok(exit);
+            }
             // The same campaign goes on.
-            Ok(Term::Interrupted) => continue,
+            Ok(Turn::Interrupted) => continue,
             // The same campaign goes on in the store that is there now.
             Err(failure) if failure.is_gone => {
                 wait::open_another(&failure, options.waiting.quiet).await;
@@ -45,13 +50,6 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     }
 }
 
-enum Term {
-    Lost,
-    Over(Exit),
-    /// TSTP came: the waiter leaves the queue and the store, and then this process is stopped and continued.
-    Interrupted,
-}
-
 /// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
 /// ends it as soon as the store answers. Another manager would wait until that lease has run out.
 async fn term(
@@ -61,7 +59,7 @@ async fn term(
     patience: &mut Patience,
     store: &mut Option<Opened>,
     signals: &mut Signals,
-) -> Result<Term, Failure> {
+) -> Result<Turn, Failure> {
     let opened = match store.take() {
         Some(opened) => Opened { took: begun.elapsed(), ..opened },
         None => {
@@ -70,29 +68,14 @@ async fn term(
         }
     };
     *patience = patience.after_success(&options.waiting);
-    let term = campaign(job, options, &opened, signals).await;
-    match term {
-        Ok(Term::Lost) => *store = Some(opened),
-        Ok(Term::Interrupted) => {
+    let turn = job.take_turn(&opened, Mode::Exclusive, &options.waiting, signals).await;
+    match turn {
+        Ok(Turn::Ran(Ended::Lost { wanted: None })) => *store = Some(opened),
+        Ok(Turn::Interrupted) => {
             let ended = opened.leave_and_stop(signals).await;
-            return Ok(ended.map_or(Term::Interrupted, |signal| Term::Over(signal.into())));
+            return Ok(ended.map_or(Turn::Interrupted, |signal| Turn::Over(signal.into())));
         }
         _ => opened.leave().await,
     }
-    term
-}
-
-async fn campaign(job: &Job<'_>, options: &Elect, opened: &Opened, signals: &mut Signals) -> Result<Term, Failure> {
-    let request = || opened.leases.lock(job.key).info(job.info);
-    let asked = options.waiting.ask(opened, job.key, Mode::Exclusive, request);
-    let notice = (!options.waiting.quiet).then_some(job.key);
-    match wait::wait(opened, asked, signals, notice).await? {
-        Waited::Granted(guard) => match job.run_and_release(guard, &opened.last_error, signals).await? {
-            Ended::Lost { wanted: None } => Ok(Term::Lost),
-            Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. } => Ok(Term::Over(exit)),
-        },
-        Waited::Called(Call::End(signal)) => Ok(Term::Over(signal.into())),
-        Waited::Called(Call::Stop) => Ok(Term::Interrupted),
-        Waited::Taken => Ok(Term::Over(options.waiting.refused())),
-    }
+    turn
 }

@@ -1,12 +1,12 @@
 //! `leasehold run`.
 
-use leasehold::LeaseGuard;
+use leasehold::{LeaseGuard, Mode};
 use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
 use super::hold::Rules;
-use super::options::{self, OnLoss, Run};
-use super::place::{self, Patience};
+use super::options::{self, OnLoss, Run, Waiting};
+use super::place::{self, Opened, Patience};
 use super::signals::{Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
@@ -25,8 +25,9 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let (begun, mut patience) = (Instant::now(), options.waiting.wait.into());
     loop {
         match attempt(&job, &options, begun, patience, &mut signals).await {
-            Ok(Attempt::Over(exit)) => return Ok(exit),
-            Ok(Attempt::Interrupted) => {}
+            Ok(Turn::Ran(ended)) => return Ok(ended.exit()),
+            Ok(Turn::Over(exit)) => return Ok(exit),
+            Ok(Turn::Interrupted) => {}
             Err(failure) if failure.is_gone => wait::open_another(&failure, options.waiting.quiet).await,
             Err(failure) => return Err(failure),
         }
@@ -34,9 +35,13 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     }
 }
 
-enum Attempt {
+/// What came of a wait for the lease.
+pub(crate) enum Turn {
+    /// It was granted, and the command ran.
+    Ran(Ended),
+    /// It was not granted, and leasehold ends.
     Over(Exit),
-    /// TSTP came: the waiter left the queue and the store, and then this process was stopped and continued.
+    /// TSTP came: the waiter leaves the queue and the store, and then this process is stopped and continued.
     Interrupted,
 }
 
@@ -46,30 +51,38 @@ async fn attempt(
     begun: Instant,
     patience: Patience,
     signals: &mut Signals,
-) -> Result<Attempt, Failure> {
+) -> Result<Turn, Failure> {
     options.place.make_folder(job.url)?;
     let opened = place::open_in_time(job.url, job.rules.lease(), begun, patience, signals).await?;
-    let mode = options.mode();
-    let request = || opened.leases.lock(job.key).mode(mode).info(job.info);
-    let asked = options.waiting.ask(&opened, job.key, mode, request);
-    let notice = (!options.waiting.quiet).then_some(job.key);
-    let ended = match wait::wait(&opened, asked, signals, notice).await {
-        Ok(Waited::Granted(guard)) => {
-            job.run_and_release(guard, &opened.last_error, signals).await.map(|ended| Attempt::Over(ended.exit()))
-        }
-        Ok(Waited::Taken) => Ok(Attempt::Over(options.waiting.refused())),
-        Ok(Waited::Called(Call::End(signal))) => Ok(Attempt::Over(signal.into())),
-        Ok(Waited::Called(Call::Stop)) => {
-            let ended = opened.leave_and_stop(signals).await;
-            return Ok(ended.map_or(Attempt::Interrupted, |signal| Attempt::Over(signal.into())));
-        }
-        Err(failure) => Err(failure),
-    };
+    let turn = job.take_turn(&opened, options.mode(), &options.waiting, signals).await;
+    if matches!(turn, Ok(Turn::Interrupted)) {
+        let ended = opened.leave_and_stop(signals).await;
+        return Ok(ended.map_or(Turn::Interrupted, |signal| Turn::Over(signal.into())));
+    }
     opened.leave().await;
-    ended
+    turn
 }
 
 impl Job<'_> {
+    /// Waits for the lease, and runs the command under it.
+    pub(crate) async fn take_turn(
+        &self,
+        opened: &Opened,
+        mode: Mode,
+        waiting: &Waiting,
+        signals: &mut Signals,
+    ) -> Result<Turn, Failure> {
+        let request = || opened.leases.lock(self.key).mode(mode).info(self.info);
+        let asked = waiting.ask(opened, self.key, mode, request);
+        let notice = (!waiting.quiet).then_some(self.key);
+        match wait::wait(opened, asked, signals, notice).await? {
+            Waited::Granted(guard) => self.run_and_release(guard, &opened.last_error, signals).await.map(Turn::Ran),
+            Waited::Called(Call::End(signal)) => Ok(Turn::Over(signal.into())),
+            Waited::Called(Call::Stop) => Ok(Turn::Interrupted),
+            Waited::Taken => Ok(Turn::Over(waiting.refused())),
+        }
+    }
+
     /// Runs the command, and gives the lease back however it ended.
     pub(crate) async fn run_and_release(
         &self,
