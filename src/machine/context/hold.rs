@@ -107,11 +107,15 @@ impl Machine {
     /// A turn came that may share the lease unless another request queues for the key. That request may have been given up meanwhile,
     /// without a message, so this reads the store.
     pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
+        if !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. })) {
+            self.ask_who_still_queues(slot, now);
+        }
+    }
+
+    /// A request of this context that queued has ended. The answer to what was sent before that may still count it.
+    pub(super) fn ask_who_still_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
-        if !goes_on
-            && self.waits_for_queue_only(slot)
-            && !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. }))
-        {
+        if !goes_on && self.waits_for_queue_only(slot) {
             self.end_silent(slot, now);
             self.look_at_each(slice::from_ref(slot), now);
         }

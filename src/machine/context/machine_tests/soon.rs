@@ -70,6 +70,25 @@ fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
     assert!(served.is_granted(3), "{:?}", served.told);
 }
 
+/// The store is being asked who queues when the writer gives up: that answer still counts the writer.
+#[test]
+fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_asked_who_queues() {
+    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
+    let mut served = Served::new();
+    served.ask(share(1));
+    served.serve();
+    served.ask(Turn::new(TurnId(2), named("k")));
+    served.serve();
+    served.pass(100);
+    served.ask(share(3));
+    let (id, batch) = served.script.sent();
+    let reply = served.apply(&batch);
+    served.input(Input::Cancel { turn: TurnId(2), slot: slot("k", Mode::Exclusive) });
+    served.input(Input::Reply { id, result: Ok(reply) });
+    served.serve();
+    assert!(served.is_granted(3), "{:?}", served.told);
+}
+
 /// Contexts that use a key for a moment and keep it for a while: each gives it back when it is asked, and the next one takes it first.
 #[test]
 fn a_try_for_several_keys_ends_even_if_a_key_goes_from_one_context_to_the_next() {

@@ -329,7 +329,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("soon::a_reader_is_granted"),
         &[edit(
             "src/machine/context/acquire.rs",
-            "            self.ask_who_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);\n",
+            "            self.ask_who_still_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);\n",
             "",
         )],
     ),
