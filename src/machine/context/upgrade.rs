@@ -62,7 +62,7 @@ impl Machine {
         }
         let Some(seeking) = upgrade.seeking.as_mut() else {
             held.upgrade = None;
-            return self.hand_out(slot, now);
+            return self.share_on(slot, now);
         };
         // Asked again without waiting, the place goes, unless it was granted already.
         upgrade.cancelled = true;
@@ -85,6 +85,7 @@ impl Machine {
         }
         let asked = upgrade.seeking.as_ref().is_some_and(|seeking| seeking.sent);
         self.withdraw_upgrade(slot, Some(upgrade), now);
+        self.ask_who_still_queues(slot, now);
         asked
     }
 
@@ -157,6 +158,13 @@ impl Machine {
             None if !upgrade.cancelled => self.refuse(upgrade.query, refusal),
             None => {}
         }
+        self.share_on(slot, now);
+    }
+
+    /// Nobody here wants to upgrade any more, so that others may share the lease again. The place of the upgrade may have been counted as
+    /// that of one who queues, and meanwhile nobody asked whether others still do.
+    fn share_on(&mut self, slot: &Slot, now: Monotonic) {
+        self.ask_who_still_queues(slot, now);
         self.hand_out(slot, now);
     }
 

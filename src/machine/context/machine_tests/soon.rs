@@ -3,12 +3,13 @@
 use alloc::vec;
 
 use super::{
-    ME, STORE, Script, block, events, is_granted, named, seen,
+    LEASE_MS, ME, OTHER, STORE, Script, block, events, is_granted, named, seen,
     served::{Served, slot},
     taken,
 };
 use crate::machine::{
-    Body, Event, Granted, Input, Message, Mode, Outcome, RequestId, SessionId, Sighting, Token, Turn, TurnId,
+    Acquire, Action, Batch, Beat, Body, Event, Granted, Input, Message, Mode, Operation, Outcome, RequestId, SessionId,
+    SessionStep, Sighting, Token, Turn, TurnId,
 };
 
 /// Requests 2 and 3 try the keys `a` and `b` together. Two contexts keep a key each without using it, and the first one gives it back.
@@ -87,6 +88,58 @@ fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_aske
     served.input(Input::Reply { id, result: Ok(reply) });
     served.serve();
     assert!(served.is_granted(3), "{:?}", served.told);
+}
+
+/// The place of an upgrade counts as that of one who queues, until the upgrade is given up.
+#[test]
+fn a_reader_is_granted_as_soon_as_an_upgrade_of_its_own_context_is_given_up() {
+    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
+    let mut served = Served::new();
+    served.ask(share(1));
+    served.serve();
+    let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
+    let ask = Acquire { mode: Mode::Shared, ..Acquire::new(RequestId(1), 1) };
+    let beside = Operation { key: named("k"), action: Action::Acquire(ask) };
+    let open = SessionStep::Open { beat, instance: "".into() };
+    served.apply(&Batch { step: open, ..Batch::new(OTHER, vec![beside]) });
+    let shared = slot("k", Mode::Shared);
+    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
+    served.serve();
+    served.input(Input::Verify { query: TurnId(11), turn: TurnId(1), slot: shared.clone(), span_ms: 0 });
+    served.serve();
+    served.pass(100);
+    served.ask(share(3));
+    served.serve();
+    assert!(!served.is_granted(3), "the upgrade goes first");
+    served.input(Input::CancelUpgrade { query: TurnId(10), slot: shared });
+    served.serve();
+    assert!(served.is_granted(3), "{:?}", served.told);
+}
+
+/// While a guard wants to upgrade, no reader joins it, so nobody asks whether the writer before the reader still queues.
+#[test]
+fn a_reader_is_granted_as_soon_as_the_upgrade_of_one_of_several_readers_is_given_up() {
+    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
+    let shared = slot("k", Mode::Shared);
+    let give_up = Input::CancelUpgrade { query: TurnId(10), slot: shared.clone() };
+    for ends in [give_up, Input::Release { turn: TurnId(2), slot: shared.clone() }] {
+        let mut served = Served::new();
+        served.ask(share(1));
+        served.serve();
+        served.ask(share(2));
+        served.ask(Turn::new(TurnId(3), named("k")));
+        served.serve();
+        served.pass(100);
+        served.ask(share(4));
+        served.serve();
+        served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(2), slot: shared.clone() });
+        served.input(Input::Cancel { turn: TurnId(3), slot: slot("k", Mode::Exclusive) });
+        served.serve();
+        assert!(!served.is_granted(4), "the upgrade goes first");
+        served.input(ends);
+        served.serve();
+        assert!(served.is_granted(4), "{:?}", served.told);
+    }
 }
 
 /// Contexts that use a key for a moment and keep it for a while: each gives it back when it is asked, and the next one takes it first.
