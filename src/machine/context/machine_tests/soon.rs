@@ -9,7 +9,7 @@ use super::{
 };
 use crate::machine::{
     Acquire, Action, Batch, Beat, Body, Event, Granted, Input, Message, Mode, Operation, Outcome, RequestId, SessionId,
-    SessionStep, Sighting, Token, Turn, TurnId,
+    SessionStep, Sighting, StoreError, Token, Turn, TurnId,
 };
 
 /// Requests 2 and 3 try the keys `a` and `b` together. Two contexts keep a key each without using it, and the first one gives it back.
@@ -140,6 +140,22 @@ fn a_reader_is_granted_as_soon_as_the_upgrade_of_one_of_several_readers_is_given
         served.serve();
         assert!(served.is_granted(4), "{:?}", served.told);
     }
+}
+
+/// As one for a single key does: nobody waits for a try.
+#[test]
+fn a_try_for_several_keys_that_looked_again_is_as_impatient_with_a_busy_store_as_before() {
+    let mut script = Script::new();
+    let tries = |(id, key)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(key)) };
+    script.input(Input::AcquireAll([(2, "a"), (3, "b")].map(tries).into()));
+    script.answer([Outcome::BusyAll(vec![vec![seen(1, false)], vec![]])]);
+    script.tick(30);
+    for _ in 0..3 {
+        script.until_sent();
+        let id = script.sent().0;
+        script.input(Input::Reply { id, result: Err(StoreError::busy("busy")) });
+    }
+    assert!(events(&script.outputs).iter().any(|event| matches!(event, Event::Failed { .. })), "{:?}", script.outputs);
 }
 
 /// Contexts that use a key for a moment and keep it for a while: each gives it back when it is asked, and the next one takes it first.
