@@ -334,6 +334,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "P5",
+        "a query that was sent before a writer gave up counts as the answer whether it still queues",
+        Rule("soon::a_reader_is_granted_even_if_the_writer"),
+        &[edit("src/machine/context/acquire.rs", "self.ask_who_still_queues(&Slot", "self.ask_who_queues(&Slot")],
+    ),
+    Mutant::new(
+        "P5",
+        "readers that waited for an upgrade of their context wait for the next heartbeat when it is given up",
+        Rule("soon::a_reader_is_granted_as_soon_as_an_upgrade"),
+        &[edit(
+            "src/machine/context/upgrade.rs",
+            "        self.ask_who_still_queues(slot, now);\n        self.hand_out(slot, now);",
+            "        self.hand_out(slot, now);",
+        )],
+    ),
+    Mutant::new(
+        "I11",
+        "a try for several keys that looked again waits out a lease over a busy store",
+        Rule("soon::a_try_for_several_keys_that_looked_again"),
+        &[edit(
+            "src/machine/context/retry/requests.rs",
+            "operation.look_until == Monotonic::default() && error",
+            "operation.look_until < Monotonic::from_ms(u64::MAX) && error",
+        )],
+    ),
+    Mutant::new(
         "S8",
         "a thief that joined the request of an earlier one waits until that one has released the lease",
         Scenario("stale::the_last_of_several_thefts"),
