@@ -122,6 +122,20 @@ fn every_name_that_the_readme_links_by_is_there() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// Most methods of a store have a default. A store around another one that does not forward them takes away what the inner store provides.
+#[test]
+fn the_guides_store_around_another_one_forwards_every_method() {
+    let source = read("src/store/mod.rs");
+    let (_, rest) = source.split_once("pub trait Store: ").expect("the trait is there");
+    let body = rest.split("\n}").next().unwrap_or_default();
+    let names = body.lines().filter_map(|line| line.trim_start().trim_start_matches("async ").strip_prefix("fn "));
+    let methods: Vec<_> = names.filter_map(|rest| rest.split('(').next()).collect();
+    assert!(methods.contains(&"transact") && methods.contains(&"reach"), "{methods:?}");
+    let guide = read("docs/write-a-store.md");
+    let missing: Vec<_> = methods.into_iter().filter(|name| !guide.contains(&format!("self.inner.{name}("))).collect();
+    assert!(missing.is_empty(), "docs/write-a-store.md does not forward {missing:?}");
+}
+
 #[test]
 fn every_guide_is_in_the_index() {
     let index = read("docs/README.md");
