@@ -42,7 +42,9 @@ fn a_home_that_is_not_there_is_not_made() {
     let refused = done(&mut command);
     assert!(refused.code == 69 && !home.exists(), "{refused:?}");
     assert!(
-        ["HOME names no folder", "--store", "XDG_STATE_HOME"].iter().all(|part| refused.err.contains(part)),
+        ["HOME names no folder that this user can reach", "--store", "XDG_STATE_HOME"]
+            .iter()
+            .all(|part| refused.err.contains(part)),
         "{refused:?}"
     );
     let state = scratch.0.join("state");

@@ -97,7 +97,9 @@ impl Place {
             let home = home.display();
             return Err(Failure::new(
                 STORE,
-                format!("{home}: HOME names no folder; name a store by --store, or set XDG_STATE_HOME"),
+                format!(
+                    "{home}: HOME names no folder that this user can reach; name a store by --store, or set XDG_STATE_HOME"
+                ),
             ));
         }
         let refused = |why| {
