@@ -159,6 +159,24 @@ fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
     assert_eq!(typist.ends(), 0);
 }
 
+/// As `answer=$(leasehold run k -- ssh …)` needs it in an interactive bash, which starts what stands in `$(…)` with TTIN ignored. In the
+/// group of the shell that makes no difference.
+#[test]
+fn a_command_that_was_to_ignore_ttin_gets_the_terminal_when_it_asks() {
+    let scratch = Scratch::new();
+    let command = "sh -c 'echo ask > /dev/tty; read line < /dev/tty; echo got $line'";
+    let script = format!(
+        "trap '' TTIN TTOU TSTP; answer=$(leasehold run k -- {command}); echo code $?, $answer; read line; echo outer $line"
+    );
+    let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
+    typist.sees("ask");
+    typist.types("hello\n");
+    typist.sees("code 0, got hello");
+    typist.types("again\n");
+    typist.sees("outer again");
+    assert_eq!(typist.ends(), 0);
+}
+
 #[test]
 fn control_z_stops_the_command_and_control_z_lets_it_go_on_under_the_same_lease() {
     let scratch = Scratch::new();

@@ -126,6 +126,9 @@ impl<'a> Supervisor<'a> {
     fn start(job: &'a Job<'a>, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
         let mut terminal = Terminal::open();
         let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
+        if terminal.as_ref().is_some_and(Terminal::is_ours) {
+            signals::let_readers_stop()?;
+        }
         let variables = [
             ("LEASEHOLD_KEY", job.key.to_owned()),
             ("LEASEHOLD_TOKEN", guard.token().as_u64().to_string()),
