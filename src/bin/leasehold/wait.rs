@@ -1,6 +1,6 @@
 //! The wait for a lease, and its end.
 
-use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::Duration};
+use std::{convert::Infallible, env, ffi::OsString, future::pending, pin::pin, time::Duration};
 
 use futures::future::{Either, select};
 use leasehold::{
@@ -202,7 +202,15 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
         Some(1) => "; 1 waits before us".to_owned(),
         Some(ahead) => format!("; {ahead} wait before us"),
     };
-    format!("waiting for {key:?}, which is held by {holder}{ahead}")
+    let around =
+        if is_around_us(key, &holders) { "; we run under that very lease, so it ends only after us" } else { "" };
+    format!("waiting for {key:?}, which is held by {holder}{ahead}{around}")
+}
+
+/// Whether this process was started by a command that runs under a lease in the way: then it may wait for its own parent.
+fn is_around_us(key: &str, holders: &[&HolderStatus]) -> bool {
+    let is = |name, value: &str| env::var(name).is_ok_and(|ours| ours == value);
+    is("LEASEHOLD_KEY", key) && holders.iter().any(|holder| is("LEASEHOLD_TOKEN", &holder.token.as_u64().to_string()))
 }
 
 /// Who this is: by its `info`, by its stable name, or by both. A program that uses the library may give neither: then its session has to
