@@ -162,9 +162,9 @@ impl Signals {
     }
 }
 
-/// Lets TTIN stop the command, even if this process was started to ignore it, as bash starts what stands in `$(…)`. Otherwise a command that
-/// reads from the terminal, which leasehold's group has, would get an error; a stopped one is given the terminal. The command begins without
-/// this handler, and so with the signal's default action.
+/// Lets TTIN stop the command, even if this process was started to ignore it, as bash starts what stands in `$(…)`. Otherwise a command
+/// that reads from the terminal, which leasehold's group has, would get an error; a stopped one is given the terminal. The command begins
+/// without this handler, and so with the signal's default action.
 pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     let refused = |why| Failure::system(format!("cannot handle SIGTTIN: {why}"));
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)
