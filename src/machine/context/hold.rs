@@ -88,16 +88,13 @@ impl Machine {
         }
     }
 
-    /// The next turns may not have the lease now. If they wait only because another request queues, each heartbeat asks whether that one
-    /// still queues. A try is told that the key is taken, unless the store is being asked.
+    /// The next turns may not have the lease now. A try is told that the key is taken, unless another request queues and the store is being
+    /// asked whether it still does.
     fn keep_back(&mut self, slot: &Slot) {
-        if self.waits_for_queue_only(slot) {
-            self.cohorts.note_passed_on(slot);
-            if self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. })) {
-                return;
-            }
+        let is_asked = |action: &Action| matches!(action, Action::Verify { .. });
+        if !(self.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_asked)) {
+            self.refuse_tries(slot);
         }
-        self.refuse_tries(slot);
     }
 
     pub(super) fn waits_for_queue_only(&self, slot: &Slot) -> bool {

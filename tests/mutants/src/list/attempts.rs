@@ -194,14 +194,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P5",
         "no heartbeat asks whether the writer that readers of this context wait for has given up",
         Scenario("modes::a_reader_that_waits"),
-        &[
-            edit(
-                "src/machine/context/hold.rs",
-                "            self.cohorts.note_passed_on(slot);\n            if self.store_queue",
-                "            if self.store_queue",
-            ),
-            edit("src/machine/context/looks.rs", "        self.ask_about(&sharers, now);\n", ""),
-        ],
+        &[edit("src/machine/context/looks.rs", "        self.ask_about(&sharers, now);\n", "")],
     ),
     Mutant::new(
         "X8",
