@@ -53,6 +53,7 @@ impl Machine {
             self.lose_locks(now);
             if !self.has_hardly_asked() {
                 self.fail_waiting_in_doubt(error, now);
+                self.fail_unheard(None, error, now);
             }
         }
     }

@@ -155,7 +155,7 @@ impl Machine {
         // The withdrawal of an upgrade that was granted gives the lease back before.
         operation.maybe_released = upgrading && believed;
         // In the same transaction: whoever waits elsewhere is granted first.
-        self.seek(slot, now);
+        self.seek_next(slot, now);
     }
 
     /// Sends the release.
@@ -246,7 +246,16 @@ impl Machine {
         };
         let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         self.give_back(slot, &held, None, now);
+        self.seek_next(slot, now);
+    }
+
+    /// Starts a request for the turns that waited for a guard of this context. If the store is silent, it may have been so for longer than
+    /// they ask it.
+    fn seek_next(&mut self, slot: &Slot, now: Monotonic) {
         self.seek(slot, now);
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
+            seeking.heard_at = self.session.confirmed_at();
+        }
     }
 
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.

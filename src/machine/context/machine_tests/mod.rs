@@ -19,6 +19,7 @@ mod refused;
 mod robbed;
 mod served;
 mod sessions;
+mod silent;
 mod soon;
 mod sure;
 mod suspension;

@@ -5,6 +5,7 @@ use super::super::{
     failure::{Applied, StoreError},
     id::RequestId,
     input::Slot,
+    key::Key,
     output::{LostReason, Refusal},
     pending::PendingOperation,
     record::Action,
@@ -121,10 +122,17 @@ impl Machine {
         }
     }
 
-    /// Whoever waits for a store that has not answered for a lease is told.
     pub(super) fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        self.fail_unheard(Some(&operation.slot.key), error, now);
+        if error.retry {
+            self.retry(operation, now);
+        }
+    }
+
+    /// Whoever waits for a store that has not answered for a lease is told.
+    pub(in super::super) fn fail_unheard(&mut self, key: Option<&Key>, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
+        for slot in &self.cohorts.pick(key, &|_, cohort| cohort.seeking().is_some()) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
@@ -139,9 +147,6 @@ impl Machine {
                 self.fail_turns(slot, &Refusal::Store(error.clone()));
                 self.withdraw_request(slot, request, now);
             }
-        }
-        if error.retry {
-            self.retry(operation, now);
         }
     }
 
