@@ -214,7 +214,7 @@ impl Machine {
     pub(super) fn ended_with_session(&mut self, operation: &PendingOperation, now: Monotonic) {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
-                let held = now < operation.believed_until || operation.maybe_released;
+                let held = now < operation.believed_until || operation.may_have_ended_belief();
                 let result = Ok(Some(LostReason::Expired).filter(|_| !held));
                 self.tell_released(turn, result);
             }

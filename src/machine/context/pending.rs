@@ -101,6 +101,11 @@ impl PendingOperation {
         self.company = self.company.max(company);
     }
 
+    /// Whether it may have given back a lease that its context believed in.
+    pub(super) fn may_have_ended_belief(&self) -> bool {
+        self.maybe_released && self.since < self.believed_until
+    }
+
     /// Whether it gives back what a request for its key would find taken.
     pub(super) fn gives_back(&self) -> bool {
         matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })

@@ -370,12 +370,14 @@ impl Machine {
         self.hold(&slot, request, granted, sent, now);
     }
 
-    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the store says that it was stolen.
+    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the store says that it was stolen. If
+    /// the session has ended since, the context must have believed in the lease.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
+        let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let released = match *outcome {
             Outcome::Released => true,
-            Outcome::NotCurrent { stolen, .. } => operation.maybe_released && !stolen,
-            _ => operation.maybe_released,
+            Outcome::NotCurrent { stolen, .. } => maybe_released && !stolen,
+            _ => maybe_released,
         };
         if let Some(turn) = operation.turn {
             // Nobody knows any more whether the context still believed in the lease.

@@ -250,7 +250,7 @@ impl Machine {
         error: &StoreError,
         now: Monotonic,
     ) {
-        let released = error.applied == Applied::Unknown && now < operation.believed_until;
+        let released = error.applied == Applied::Unknown;
         if transaction.session != self.session.id() {
             return self.ended_with_session(operation, now);
         }

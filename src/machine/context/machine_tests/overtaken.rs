@@ -7,8 +7,8 @@ use super::{
     served::{Served, slot},
 };
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Event, Input, Mode, Operation, Outcome, RequestId, Row, SessionStep, Slot, Turn,
-    TurnId,
+    Acquire, Action, Batch, Beat, Ending, Event, Input, LostReason, Mode, Operation, Outcome, RequestId, Row,
+    SessionStep, Slot, StoreError, Turn, TurnId,
 };
 
 impl Served {
@@ -239,4 +239,71 @@ fn a_release_that_was_refused_once_goes_again_although_the_context_is_busy() {
     }
     assert!(served.script.now_ms > 5_000);
     assert_eq!(served.grants("k"), [], "seconds later nobody has given \"k\" back");
+}
+
+/// What the first turn was told of its release.
+fn released(served: &Served) -> Vec<Result<Option<LostReason>, StoreError>> {
+    let released = |event: &Event| match event {
+        Event::Released { turn: TurnId(1), result } => Some(result.clone()),
+        _ => None,
+    };
+    served.told.iter().filter_map(released).collect()
+}
+
+impl Served {
+    /// Its first turn gives its lease back while all leases are in doubt.
+    fn releases_in_doubt(&mut self, slot: Slot) -> (u64, Batch) {
+        self.input(Input::Doubt);
+        let beat = self.until_sent();
+        self.input(Input::Release { turn: TurnId(1), slot });
+        beat
+    }
+
+    fn answer(&mut self, (id, batch): (u64, Batch)) {
+        let reply = self.apply(&batch);
+        self.input(Input::Reply { id, result: Ok(reply) });
+        self.serve();
+    }
+}
+
+/// The withdrawal of the upgrade gives the lease back, so that the release finds nothing. The session lives, so nobody else has
+/// ended the lease.
+#[test]
+fn a_release_in_doubt_loses_nothing_if_its_upgrade_was_granted_unheard() {
+    let (mut served, shared) = Served::upgraded_unheard("a");
+    let beat = served.releases_in_doubt(shared);
+    served.answer(beat);
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(None)]);
+}
+
+/// The same if the first attempt to release it was applied, and its answer was lost.
+#[test]
+fn a_release_in_doubt_that_is_tried_again_loses_nothing() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn::new(TurnId(1), named("a")));
+    served.serve();
+    let (id, _) = served.releases_in_doubt(slot("a", Mode::Exclusive));
+    served.input(Input::Reply { id, result: Err(StoreError::unknown("no answer")) });
+    while !served.grants("a").is_empty() {
+        served.until_sent();
+        served.lose_reply();
+    }
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(None)]);
+}
+
+/// Somebody ended the session while it was in doubt: nobody knows whether that was before the release.
+#[test]
+fn a_release_in_doubt_whose_session_has_ended_finds_a_loss() {
+    let (mut served, shared) = Served::upgraded_unheard("a");
+    let beat = served.releases_in_doubt(shared);
+    let ends = vec![Ending { session: ME, beat: None }];
+    let (session, step) = (OTHER, SessionStep::Stay);
+    served.apply(&Batch { session, step, ends, operations: vec![], forgets: vec![], sure_ms: 0 });
+    served.answer(beat);
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(Some(LostReason::Expired))]);
 }

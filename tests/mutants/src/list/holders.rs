@@ -110,11 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P4",
         "a release that is tried again hides a theft",
         Scenario("hold::a_release_that_is_tried_again"),
-        &[edit(
-            "src/machine/context/reply.rs",
-            "operation.maybe_released && !stolen,",
-            "operation.maybe_released || stolen,",
-        )],
+        &[edit("src/machine/context/reply.rs", "maybe_released && !stolen,", "maybe_released || stolen,")],
     ),
     Mutant::new(
         "rule s",
