@@ -132,7 +132,7 @@ impl Machine {
     /// Whoever waits for a store that has not answered for a lease is told.
     pub(in super::super) fn fail_unheard(&mut self, key: Option<&Key>, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in &self.cohorts.pick(key, &|_, cohort| cohort.seeking().is_some()) {
+        for slot in &self.cohorts.pick(key, &|_, _| true) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
