@@ -154,8 +154,6 @@ fn situations(ms: u64) -> Vec<(&'static str, Served)> {
     upgrade.input(Input::Upgrade { query: TurnId(2), turn: TurnId(1), slot: slot("k", Mode::Shared) });
     upgrade.serve();
     upgrade.pass(ms);
-    let mut released = Served::granted(first()).waits_for(ms, second());
-    released.input(Input::Release { turn: TurnId(1), slot: slot("k", Mode::Exclusive) });
     vec![
         ("without a session", Served::with_short_lease().asks_after(ms, second())),
         ("with a session", holds_another().asks_after(ms, second())),
@@ -169,7 +167,6 @@ fn situations(ms: u64) -> Vec<(&'static str, Served)> {
             "behind a guard that ends",
             Served::granted(Turn { max_hold_ms: Some(2_600), ..first() }).asks_after(ms, second()),
         ),
-        ("behind a guard that is released", released),
         ("behind its own lock", Served::granted(of_lock(1)).waits_for(ms, of_lock(2))),
         ("for several keys", several),
         ("for an upgrade", upgrade),
