@@ -370,18 +370,17 @@ impl Machine {
         self.hold(&slot, request, granted, sent, now);
     }
 
-    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the store says that it was stolen. If
-    /// the session has ended since, the context must have believed in the lease.
+    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. In a session
+    /// that has ended, it counts only if the lease was believed in.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
-        let released = match *outcome {
-            Outcome::Released => true,
-            Outcome::NotCurrent { stolen, .. } => maybe_released && !stolen,
-            _ => maybe_released,
-        };
+        // What it was upgraded to, unheard, may have been stolen.
+        let stolen = self.session.was_robbed_since(&operation.slot.key, token);
+        let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {
             // Nobody knows any more whether the context still believed in the lease.
-            let lost = if released { None } else { Some(outcome.loss(token, false)) };
+            let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, false) };
+            let lost = if released { None } else { Some(reason) };
             self.tell_released(turn, Ok(lost));
         }
         if let Some(asker) = operation.tells {

@@ -3,12 +3,12 @@
 use alloc::{vec, vec::Vec};
 
 use super::{
-    LEASE_MS, ME, OTHER, named,
+    LEASE_MS, ME, OTHER, Script, named,
     served::{Served, slot},
 };
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Ending, Event, Input, LostReason, Mode, Operation, Outcome, RequestId, Row,
-    SessionStep, Slot, StoreError, Turn, TurnId,
+    Acquire, Action, Batch, Beat, Config, Ending, Event, Input, LostReason, Machine, Mode, Operation, Options, Outcome,
+    RequestId, Row, SessionStep, Slot, StoreError, Turn, TurnId,
 };
 
 impl Served {
@@ -241,7 +241,7 @@ fn a_release_that_was_refused_once_goes_again_although_the_context_is_busy() {
     assert_eq!(served.grants("k"), [], "seconds later nobody has given \"k\" back");
 }
 
-/// What the first turn was told of its release.
+/// What the store was told of a release.
 fn released(served: &Served) -> Vec<Result<Option<LostReason>, StoreError>> {
     let released = |event: &Event| match event {
         Event::Released { turn: TurnId(1), result } => Some(result.clone()),
@@ -306,4 +306,18 @@ fn a_release_in_doubt_whose_session_has_ended_finds_a_loss() {
     served.answer(beat);
     served.pass(1_000);
     assert_eq!(released(&served), [Ok(Some(LostReason::Expired))]);
+}
+
+/// The thief took the lease from whoever did not know yet that it held it exclusively.
+#[test]
+fn a_release_tells_of_the_theft_of_an_upgrade_that_was_granted_unheard() {
+    let (mut served, shared) = Served::upgraded_unheard("a");
+    let mut thief = Script::new();
+    thief.machine = Machine::new(Config::parse(&Options { beacon: false, ..Options::default() }).unwrap(), OTHER);
+    thief.ask_for(Turn { steal: true, ..Turn::new(TurnId(1), named("a")) });
+    served.apply(&thief.sent().1);
+    served.input(Input::Release { turn: TurnId(1), slot: shared });
+    served.serve();
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(Some(LostReason::Stolen))]);
 }

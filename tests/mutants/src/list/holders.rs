@@ -62,7 +62,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I6",
         "a release that finds its lease stolen does not say so",
         Scenario("hold::a_release_that_finds"),
-        &[edit("src/machine/context/reply.rs", "Some(outcome.loss(token, false))", "Some(LostReason::Expired)")],
+        &[edit(
+            "src/machine/context/reply.rs",
+            "let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, false) };",
+            "let reason = LostReason::Expired;",
+        )],
     ),
     Mutant::new(
         "S9",
@@ -110,7 +114,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P4",
         "a release that is tried again hides a theft",
         Scenario("hold::a_release_that_is_tried_again"),
-        &[edit("src/machine/context/reply.rs", "maybe_released && !stolen,", "maybe_released || stolen,")],
+        &[edit("src/machine/context/reply.rs", "(maybe_released && !stolen);", "(maybe_released || stolen);")],
     ),
     Mutant::new(
         "rule s",
