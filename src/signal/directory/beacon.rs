@@ -23,7 +23,7 @@ const MOST_FILES: usize = 16;
 const MARKED_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Where the beacon of a session stands.
-pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
+pub(in super::super) fn path(directory: &Path, session: SessionId) -> PathBuf {
     directory.join(name_of(session, KIND))
 }
 

@@ -1,11 +1,11 @@
 //! Signals between the processes of one machine, through a directory that all of them can write to. They need no server, and no thread
 //! of a context that neither holds nor waits.
 
-mod beacon;
+pub(super) mod beacon;
 mod ear;
 mod listener;
 mod sentry;
-mod sweep;
+pub(super) mod sweep;
 #[cfg(all(test, unix))]
 mod tests;
 
@@ -235,11 +235,6 @@ pub(super) fn is_named_by(reach: &Reach, directory: &str) -> bool {
 /// Sends a message to a session, and says whether its socket took it.
 pub(super) fn tell(directory: &Path, session: SessionId, message: &Message) -> bool {
     ear::tell(directory, session, &message.encode())
-}
-
-/// Whether the beacon of a session has a file, and nobody keeps it locked.
-pub(super) fn has_fallen(directory: &Path, session: SessionId) -> bool {
-    sweep::has_fallen(&beacon::path(directory, session))
 }
 
 /// The name of a session's file: what stands before the dot is its id.

@@ -112,7 +112,7 @@ fn age_of(marked: &SystemTime) -> Duration {
 }
 
 /// Whether nobody keeps a beacon locked.
-pub(super) fn has_fallen(path: &Path) -> bool {
+pub(in super::super) fn has_fallen(path: &Path) -> bool {
     // A shared lock: with an exclusive one, whoever looks meanwhile would take the context for a living one.
     opened(path).is_some_and(|file| file.try_lock_shared().is_ok())
 }
