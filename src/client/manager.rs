@@ -96,7 +96,7 @@ impl LeaseManager {
         LeaseManagerBuilder::new(Shared::new(store), Shared::new(executor), Options::default())
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units, not beginning with `\0lock:`, as the keys of `leases.locks` do.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units. Keys that begin with `\0lock:` are reserved for `leases.locks`.
     /// [`acquire`](LeaseRequest::acquire) reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {

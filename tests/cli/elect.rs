@@ -18,7 +18,7 @@ fn the_command_runs_again_after_a_loss() {
     candidate.signal(Signal::SIGTERM);
     let (code, err) = candidate.end();
     assert_eq!(code, 143, "{err}");
-    assert!(err.contains("the lead of \"k\" was lost; campaigning again"), "{err}");
+    assert!(err.contains("the leadership of \"k\" was lost; campaigning again"), "{err}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     loop {
         match term(&job, &options, begun, &mut patience, &mut store, &mut signals).await {
             Ok(Turn::Ran(Ended::Lost { wanted: None })) => {
-                tell(&format!("the lead of {key:?} was lost; campaigning again"));
+                tell(&format!("the leadership of {key:?} was lost; campaigning again"));
             }
             Ok(Turn::Ran(Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. }) | Turn::Over(exit)) => {
                 return Ok(exit);

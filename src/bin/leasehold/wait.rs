@@ -203,11 +203,11 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
         Some(ahead) => format!("; {ahead} wait before us"),
     };
     let around =
-        if is_around_us(key, &holders) { "; we run under that very lease, so it ends only after us" } else { "" };
+        if is_around_us(key, &holders) { "; we run under that lease, so it may not end before we do" } else { "" };
     format!("waiting for {key:?}, which is held by {holder}{ahead}{around}")
 }
 
-/// Whether this process was started by a command that runs under a lease in the way: then it may wait for its own parent.
+/// Whether this process was started by a command that runs under one of the leases that it waits for. Then it may wait for its own parent.
 fn is_around_us(key: &str, holders: &[&HolderStatus]) -> bool {
     let is = |name, value: &str| env::var(name).is_ok_and(|ours| ours == value);
     is("LEASEHOLD_KEY", key) && holders.iter().any(|holder| is("LEASEHOLD_TOKEN", &holder.token.as_u64().to_string()))

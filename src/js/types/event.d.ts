@@ -48,7 +48,7 @@ export interface LeaseManagerEventMap {
   suspect: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is beyond doubt again. */
   certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
-  /** A lease is lost, once and for good. The reason is `StoreFailed`, too, if its release got no answer: then it expires by itself. */
+  /** A lease is lost, once and for good. If its release got no answer, the reason is `StoreFailed`, and the lease expires by itself. */
   lost: LeaseEvent & Required<Pick<LeaseEvent, "token" | "reason" | "heldMs">>;
   /** A lease was released. */
   released: LeaseEvent & Required<Pick<LeaseEvent, "token" | "heldMs">>;

@@ -126,8 +126,8 @@ export class Lease {
   /**
    * Turns an exclusive lease into a shared one, at once: {@link mode} is `"shared"` from the call on. A shared lease stays as it is.
    *
-   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then this lease is shared, but it is unknown whether others can share
-   * the key yet.
+   * @throws {LeaseError} `LeaseLost`. Or `Closed`, `Quota`, `Store`: this lease is then shared, but others may not be able to share the key
+   * yet.
    */
   downgrade(): Promise<void>;
 
@@ -199,9 +199,9 @@ export interface FenceOptions {
  * Makes the object store that {@link LeaseManager.attach} needs, unless it exists. Call it when the database is upgraded.
  * Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
  *
- * @throws {LeaseError} `InvalidOptions` if it is no database.
- * @throws {DOMException} the browser's own `InvalidStateError` if the object store is missing and the database is not being upgraded: open
- * it with a larger version.
+ * @throws {LeaseError} `InvalidOptions` if `db` is not a database.
+ * @throws {DOMException} the browser's own `InvalidStateError` if the object store is missing and the database is not being upgraded. Open
+ * the database with a larger version then.
  * @example
  * ```js
  * request.onupgradeneeded = () => createStore(request.result);

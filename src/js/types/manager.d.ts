@@ -102,7 +102,7 @@ export class LeaseManager extends EventTarget {
    * contexts wait, the manager may pass the lease to its own next request for at most 50 ms after the grant, and at most 32 times. Then its
    * requests that still wait move to the end of the queue together, however long they have waited.
    *
-   * @param key 1 to 1024 UTF-16 units of well-formed text, not beginning with `\0lock:`, as the keys of {@link locks} do.
+   * @param key 1 to 1024 UTF-16 units of well-formed text. Keys that begin with `\0lock:` are reserved for {@link locks}.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
    * `Unsupported`, `Quota`, `Store`; `LeaseLost` if `maxHoldMs` was over before your code ran. When `signal` aborts, the
    * request is withdrawn, and the promise rejects with the signal's reason.
@@ -316,8 +316,8 @@ export interface AttachOptions {
   /** The time limit of one store operation: by default a quarter of the lease, at most 5 s. */
   storeTimeoutMs?: number | undefined;
   /**
-   * How long a lease is kept after its release while nobody else wants it, so that the next request of this context with the
-   * same `info` costs no transaction: up to 24 h. The default is 100 ms; 0 releases it at once.
+   * How long, up to 24 h, a lease is kept after its release while nobody else wants it, so that the next request of this context
+   * with the same `info` costs no transaction. The default is 100 ms; 0 releases it at once.
    */
   lingerMs?: number | undefined;
   /**

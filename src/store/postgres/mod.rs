@@ -71,8 +71,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
 /// * **Poolers.** Behind pgbouncer in transaction mode choose [`without_signals`](PostgresStoreBuilder::without_signals). The store then
-///   uses no named prepared statements and no session state. If you leave signals on there, no notification arrives, and a warning of
-///   `tracing` says so after a few seconds. With signals, the store prepares the seven statements that
+///   uses no named prepared statements and no session state. If you leave signals on there, no notification arrives, and a
+///   `tracing` warning says so after a few seconds. With signals, the store prepares the seven statements that
 ///   transactions run most, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.

@@ -1,5 +1,5 @@
-//! Whether notifications arrive at all. A pooler that gives each transaction another connection accepts `LISTEN`, and passes no
-//! notification on. So a store once notifies a session of its own, by a connection of its pool, and waits for what the session hears.
+//! Finds out whether notifications arrive at all. A pooler that gives each transaction another connection accepts `LISTEN`, but passes no
+//! notification on. So a store notifies one of its own sessions once, by a connection of its pool, and waits until the session hears it.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -19,19 +19,19 @@ use super::super::{
 use crate::executor::Shared;
 use crate::machine::SessionId;
 
-/// What the session is notified of. Others ignore it, as they ignore whatever a session tells itself.
+/// The notification that the session sends itself. Other code ignores it, as it ignores whatever a session tells itself.
 pub(super) const TRIAL: &str = "trial";
-/// A connection is tried out once it has stood for this long. A program that is over sooner need not pay for it. And what a session says
-/// when it begins is said by then: while its connection is busy, such a pooler may happen to pass a notification on.
+/// How old a connection is when it is tried out. A program that ends sooner saves the trial. By then the session has also sent its first
+/// messages: while its connection is busy, such a pooler may happen to pass a notification on.
 const BEFORE: Duration = Duration::from_secs(1);
 /// How long the task of the session may take to note what its connection has received.
 const AFTER: Duration = Duration::from_secs(2);
 
-const DEAF: &str = "PostgreSQL accepts LISTEN, but no notification arrives, so a lease is granted up to a heartbeat late; a pooler in \
-    between seems to give each transaction another connection, as pgbouncer does in transaction mode: connect past it, or choose \
-    without_signals(), or ?signals=off in the URL";
+const DEAF: &str = "PostgreSQL accepts LISTEN, but no notification arrives, so a waiter may be granted its lease up to a heartbeat \
+    late; a pooler in between seems to give each transaction another connection, as pgbouncer does in transaction mode: connect to \
+    the server itself, or turn signals off by without_signals() or by ?signals=off in the URL";
 
-/// Whether the sessions of a store hear, as far as that was found out.
+/// Whether it is known if the sessions of a store hear notifications.
 #[derive(Debug, Default)]
 pub(in super::super) struct Hearing {
     is_known: AtomicBool,
@@ -48,7 +48,7 @@ impl Hearing {
     }
 }
 
-/// Tries out the connection of a session, and warns if it is deaf. If anything fails meanwhile, a later connection is tried.
+/// Tries out the connection of a session, and warns if no notification arrives. If a query fails, a later connection is tried.
 pub(super) async fn try_out(place: Shared<Place>, session: SessionId, line: Shared<dyn Line>) {
     sleep(BEFORE).await;
     let channel = place.names.channel_of(session);
@@ -56,7 +56,7 @@ pub(super) async fn try_out(place: Shared<Place>, session: SessionId, line: Shar
     if !matches!(ask(&place.lending, &notify).await, Ok(Ok(_))) {
         return;
     }
-    // A connection that listens receives the notification before this answer: the server has committed it already.
+    // The server has committed the notification. So a connection that listens receives it before the answer to this query.
     if line.carry(Round::one("SELECT")).await.is_err() {
         return;
     }
