@@ -68,7 +68,7 @@ function withOwnLoader(glue) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
   if (!OPENS_CHANNEL.test(imports)) fail("the glue opens its channels in another way: call their unref() there, where they have it");
-  // The wasm calls two of these by their names.
+  // The wasm calls `warn` and `waitsLong` by these names.
   return `import { isA, warn } from "./options.mjs";
 import { waitsLong } from "./own-wait.mjs";
 ${shorter(imports).replace(FINALIZE, "")}

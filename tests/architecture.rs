@@ -53,7 +53,7 @@ const BANS: [Ban; 11] = [
     Ban {
         words: "tracing",
         except: "src/driver/event.rs src/store/redis/setup.rs src/store/postgres/signals/hearing.rs",
-        because: "events are told in one place, and by a store that could not check its server, or whose signals do not arrive",
+        because: "one place reports events; a store warns if it could not check its server or if its signals do not arrive",
     },
     Ban { words: "utils", except: "", because: "it says nothing; name what it does" },
 ];

@@ -122,7 +122,7 @@ fn every_name_that_the_readme_links_by_is_there() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Most methods of a store have a default. A store around another one that does not forward them takes away what the inner store provides.
+/// Most methods of a store have a default. A wrapper that does not forward one hides what the inner store provides.
 #[test]
 fn the_guides_store_around_another_one_forwards_every_method() {
     let source = read("src/store/mod.rs");

@@ -43,7 +43,7 @@ fn every_test_that_a_row_names_is_there() {
     }
 }
 
-/// The README counts the scenarios that a test runs, and those that each shared store's tests run.
+/// The README says how many scenarios have a test, and how many run on each shared store.
 #[test]
 fn the_readme_counts_the_scenarios() {
     let rows = rows();

@@ -44,7 +44,7 @@ fn done(outcome: Result<(), Box<AcquireError>>) -> Result<JsValue, Failure> {
 
 #[wasm_bindgen]
 extern "C" {
-    /// The face's: warns on the console.
+    /// Warns on the console. The face implements it.
     fn warn(sentence: &str);
 }
 

@@ -196,7 +196,7 @@ fn manager(store: Shared<dyn Store>, options: Options) -> Result<LeaseManager, I
 
 #[wasm_bindgen]
 extern "C" {
-    /// The face's: warns that a request has waited for long for a lease of its own manager.
+    /// Warns that a request has waited for a minute for a lease of its own manager. The face implements it.
     #[wasm_bindgen(js_name = waitsLong)]
     fn waits_long(key: &str);
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 std::thread_local! {
-    /// The memory stores of this context: as with databases, who opens the same name shares them.
+    /// The memory stores of this thread. Managers that open the same name share a store, as they would share a database.
     static OPENED: RefCell<Vec<(String, MemoryStore)>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn deliver(reach: &Path, message: &Message) -> bool {
 }
 
 /// Whether a context is dead: the file of its beacon stands in the directory of the signals, and nobody has it locked. A file that is
-/// missing proves nothing at once, nor does one that cannot be opened.
+/// missing or cannot be opened proves nothing yet.
 pub(crate) fn has_fallen(reach: &Path, session: SessionId) -> bool {
     directory::sweep::has_fallen(&directory::beacon::path(reach, session))
 }

@@ -1,4 +1,4 @@
-//! The messages of a store that are under way. A store that is closed waits for them.
+//! The messages of a store that are under way. Closing the store waits for them.
 
 use core::{convert::Infallible, mem, time::Duration};
 use std::{
@@ -14,7 +14,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use super::inside::inside;
 
-/// How long closing waits until the last messages are sent.
+/// How long closing waits for the last messages, at most.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The messages that have been neither sent nor lost so far. Each keeps a sender of this channel; nobody sends anything through it.
@@ -37,8 +37,7 @@ impl UnderWay {
         self.ends().0.clone()
     }
 
-    /// Waits for the messages that are under way now, but not for long. They are sent in the runtime of the store, which may end after this
-    /// call.
+    /// Waits for the messages that are under way now, but not for long. The store's runtime sends them, and may end after this call.
     pub(super) async fn settle(&self, runtime: &Handle) {
         let (ours, mut settled) = mem::replace(&mut *self.ends(), channel(0));
         drop(ours);

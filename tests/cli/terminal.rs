@@ -159,8 +159,8 @@ fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// As `answer=$(leasehold run k -- ssh …)` needs it in an interactive bash, which starts what stands in `$(…)` with TTIN ignored. In the
-/// group of the shell that makes no difference.
+/// In `answer=$(leasehold run k -- ssh …)`, an interactive bash starts leasehold with TTIN ignored. That does not harm a command in the
+/// group of the shell, but this one has a group of its own.
 #[test]
 fn a_command_that_was_to_ignore_ttin_gets_the_terminal_when_it_asks() {
     let scratch = Scratch::new();

@@ -239,7 +239,7 @@ fn a_server_of_another_cluster_is_refused() {
         first.kill();
         let told =
             async || store.transact(ask(1), process_clock(), BUSY).await.expect_err("none of its cluster answers");
-        // An error that stays would cost the leases, and end whoever waits. The first server may come back.
+        // A lasting error would cost the leases and fail the requests, although the first server may come back.
         let mut error = told().await;
         while !error.message.contains("another etcd cluster") {
             assert!(error.retry, "{error}");

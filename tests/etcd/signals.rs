@@ -113,7 +113,7 @@ fn a_context_whose_connections_are_cut_at_once_watches_ever_more_rarely() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        // Up to 50 pauses of 20 ms, or 6 of which each is twice as long as the one before.
+        // Equal pauses of 20 ms would allow 50 watches. If each pause is twice as long as the one before, there are about 6.
         let _ = tokio::time::timeout(Duration::from_secs(1), cut).await;
         let begun = server.begun("Watch");
         assert!((2..12).contains(&begun), "{begun} times");
@@ -152,7 +152,7 @@ fn a_waiter_whose_token_has_expired_hears_of_the_release() {
     });
 }
 
-/// For each new connection, the server checks the password, which takes it long.
+/// The server checks the password for each new connection, and that takes long.
 #[test]
 fn a_user_who_may_not_read_messages_keeps_its_connection() {
     if !server::is_installed() {
@@ -185,7 +185,7 @@ fn a_user_who_may_not_read_messages_keeps_its_connection() {
             looks(Duration::from_secs(4)).await;
         }
         let before = server.calls("Authenticate");
-        // That is enough for two more watches, whatever the pauses between them.
+        // This is long enough for two more watches, whatever the pauses between them.
         looks(Duration::from_secs(5)).await;
         assert_eq!(server.calls("Authenticate"), before, "it connected again");
         guard.release().await.unwrap();

@@ -133,7 +133,7 @@ fn a_pooler_that_nobody_mentioned_costs_time_only() {
     });
 }
 
-/// Runs on this thread alone, where the warnings are kept.
+/// The test uses one thread, because only the warnings of its own thread are kept.
 #[test]
 fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
     let Some(place) = Place::new("pooler_deaf") else { return };

@@ -117,7 +117,7 @@ fn each_loss_is_told_with_its_reason() {
     });
 }
 
-/// There is nothing to ask the store: the user limited the hold, or renews the lease by hand.
+/// The context has nothing to ask the store: the user limited the hold, or chose to renew the lease by hand.
 #[test]
 fn a_lease_that_ends_as_its_user_chose_is_lost_without_a_doubt() {
     everywhere(async |world| {

@@ -64,7 +64,7 @@ fn a_hold_ends_after_its_time() {
     });
 }
 
-/// A guard would be of no use, and another request might fare no better.
+/// A guard would be of no use, and a second request might come too late as well.
 #[test]
 fn a_hold_that_is_over_before_its_task_runs_is_told_as_a_loss() {
     everywhere(async |world| {

@@ -50,7 +50,7 @@ fn after_a_tenure_the_requests_of_a_context_go_to_the_end_of_the_queue_together(
     }
 }
 
-/// What the guide says there of the two limits, which the builder sets.
+/// The guide describes the two limits of the builder in the same place.
 #[test]
 fn a_context_hands_a_lease_on_for_as_long_and_as_often_as_its_options_say() {
     for (tenure, handoffs, own_turns) in [(Duration::ZERO, 32, 0), (secs(1), 3, 3), (secs(1), 10, 10)] {
@@ -80,7 +80,7 @@ fn a_context_hands_a_lease_on_for_as_long_and_as_often_as_its_options_say() {
     }
 }
 
-/// What `changed_hands` says of the keys that it remembers, 256 of them.
+/// The documentation of `changed_hands` says that a context remembers 256 keys.
 #[test]
 fn a_context_that_forgot_a_key_says_that_one_may_have_changed_hands() {
     everywhere(async |world| {
@@ -98,7 +98,7 @@ fn a_context_that_forgot_a_key_says_that_one_may_have_changed_hands() {
         }
         assert!(!is_told("k256".into()).await, "it is remembered");
         assert!(is_told("k0".into()).await, "it was forgotten");
-        assert!(is_told("new".into()).await, "so may this one have been");
+        assert!(is_told("new".into()).await, "this key may have been forgotten, too");
     });
 }
 

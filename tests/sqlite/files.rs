@@ -316,7 +316,7 @@ fn the_rows_of_programs_that_died_go_away() {
     });
 }
 
-/// Of programs that are over before they could see another one silent for its lease.
+/// Each of these programs ends before it can see that another one is silent for a whole lease.
 #[test]
 fn programs_that_do_not_close_leave_no_more_than_a_few_rows_behind() {
     let scratch = Scratch::new();
@@ -326,14 +326,14 @@ fn programs_that_do_not_close_leave_no_more_than_a_few_rows_behind() {
     for number in 0..40 {
         let (runtime, leases) = (Runtime::new().unwrap(), patient());
         let guard = runtime.block_on(leases.lock(&number.to_string()).acquire()).unwrap();
-        // With its runtime, all that would release ends.
+        // Without its runtime, nothing can release the lease any more.
         drop(runtime);
         drop((guard, leases));
     }
     let sessions = "SELECT count(*) FROM leasehold_session";
     let left: i64 = connect(&scratch.0).query_row(sessions, [], |row| row.get(0)).unwrap();
     assert!((1..10).contains(&left), "{left} rows");
-    assert!(living.block_on(held.verify()).unwrap(), "whoever lives is left alone");
+    assert!(living.block_on(held.verify()).unwrap(), "a living session is not ended");
 }
 
 /// What keeps its files while it lives must not make them again once it was closed.

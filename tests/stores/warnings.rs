@@ -22,7 +22,7 @@ impl Warnings {
     /// Keeps them until the second value is dropped.
     pub(crate) fn listen() -> (Self, (DefaultGuard, Dispatch)) {
         let told = Self::default();
-        // While there is one subscriber, a thread without it may turn the warning off for all threads.
+        // With only one subscriber, a thread without a subscriber could turn the warning off for all threads.
         let second = Dispatch::new(told.clone());
         (told.clone(), (set_default(told), second))
     }

@@ -116,7 +116,7 @@ pub(super) fn commit(transaction: &IdbTransaction) {
     try_commit(transaction).unwrap();
 }
 
-/// The same; the error is what it throws.
+/// Calls `commit()` likewise. The error is what `commit()` throws.
 pub(super) fn try_commit(transaction: &IdbTransaction) -> Result<JsValue, JsValue> {
     let commit: Function = Reflect::get(transaction, &"commit".into()).unwrap().unchecked_into();
     commit.call0(transaction)

@@ -162,9 +162,9 @@ impl Signals {
     }
 }
 
-/// Lets TTIN stop the command, even if this process was started to ignore it, as bash starts what stands in `$(…)`. Otherwise a command
-/// that reads from the terminal, which leasehold's group has, would get an error; a stopped one is given the terminal. The command begins
-/// without this handler, and so with the signal's default action.
+/// Lets TTIN stop the command, even if this process was started to ignore TTIN, as bash does in `$(…)`. leasehold gives the terminal to a
+/// command that TTIN has stopped. A command that ignores TTIN would get an error instead when it reads from the terminal. The command
+/// does not inherit the handler that is set here, so TTIN has its default action there.
 pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     let refused = |why| Failure::system(format!("cannot handle SIGTTIN: {why}"));
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)

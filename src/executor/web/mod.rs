@@ -79,7 +79,7 @@ impl Executor for WebExecutor {
     }
 }
 
-/// Runs a task by itself. Of `spawn_local`, which is generic, the wasm would have the code once for each kind of task.
+/// Spawns a task. `spawn_local` is generic: if it was called directly, the wasm would contain its code once for each kind of task.
 pub(crate) fn spawn(task: MaybeSendFuture<'static, ()>) {
     wasm_bindgen_futures::spawn_local(task);
 }

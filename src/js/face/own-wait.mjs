@@ -1,5 +1,5 @@
 // @ts-check
-// What is said of a request that waits for a lease of its own manager.
+// The messages about a request that waits for a lease of its own manager.
 import { warn } from "./options.mjs";
 
 export const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests use the same mode and { share: true }";
@@ -8,6 +8,6 @@ export const OF_SEVERAL = "release the lease first, or acquire all the keys in o
 
 export const warnOfOwnWait = (what) => warn(`${what}; ${OWN_WAIT}; acquireAll() cannot share: ${OF_SEVERAL}`);
 
-/** For the wasm. */
+/** The wasm calls this. */
 export const waitsLong = (key) =>
   warnOfOwnWait(`leasehold: a request for "${key}" has waited for a minute for a lease of its own manager`);

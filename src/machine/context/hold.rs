@@ -88,8 +88,8 @@ impl Machine {
         }
     }
 
-    /// The next turns may not have the lease now. A try is told that the key is taken, unless another request queues and the store is being
-    /// asked whether it still does.
+    /// The next turns may not have the lease now. The tries among them fail, because the key is taken. Tries wait only if nothing but
+    /// another queued request is in the way, and the store is being asked whether that request still queues.
     fn keep_back(&mut self, slot: &Slot) {
         let is_asked = |action: &Action| matches!(action, Action::Verify { .. });
         if !(self.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_asked)) {
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// A request of this context that queued has ended. The answer to what was sent before that may still count it.
+    /// Asks the store again after a queued request of this context has ended: the answer to an earlier query may still count that request.
     pub(super) fn ask_who_still_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on && self.waits_for_queue_only(slot) {
@@ -249,8 +249,8 @@ impl Machine {
         self.seek_next(slot, now);
     }
 
-    /// Starts a request for the turns that waited for a guard of this context. If the store is silent, it may have been so for longer than
-    /// they ask it.
+    /// Starts a request for the turns that waited for a guard of this context. A silent store may have been silent for longer than this
+    /// request exists, so the time without an answer counts from the last confirmed heartbeat.
     fn seek_next(&mut self, slot: &Slot, now: Monotonic) {
         self.seek(slot, now);
         if let Some(seeking) = self.cohorts.change_seeking(slot) {

@@ -101,7 +101,7 @@ impl PendingOperation {
         self.company = self.company.max(company);
     }
 
-    /// Whether it may have given back a lease that its context believed in.
+    /// Whether an earlier attempt may have released the lease while its context still believed in it.
     pub(super) fn may_have_ended_belief(&self) -> bool {
         self.maybe_released && self.since < self.believed_until
     }

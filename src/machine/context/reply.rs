@@ -370,11 +370,11 @@ impl Machine {
         self.hold(&slot, request, granted, sent, now);
     }
 
-    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. In a session
-    /// that has ended, it counts only if the lease was believed in.
+    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. If the session
+    /// has ended meanwhile, the attempt counts only if the context still believed in the lease then.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
-        // What it was upgraded to, unheard, may have been stolen.
+        // The theft may be of the grant of an upgrade, of which this context never heard.
         let stolen = self.session.was_robbed_since(&operation.slot.key, token);
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {

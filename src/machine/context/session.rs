@@ -40,7 +40,7 @@ pub(super) struct OwnSession {
     stale_failures: u32,
     /// Counted from before the last confirmed opening or heartbeat was sent.
     valid_until: Monotonic,
-    /// When the store confirmed an opening or a heartbeat last.
+    /// When the store last confirmed an opening or a heartbeat.
     confirmed_at: Monotonic,
     /// The lease that the latest heartbeat asked for, in ms.
     asked_ms: u64,

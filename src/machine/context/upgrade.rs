@@ -161,8 +161,8 @@ impl Machine {
         self.share_on(slot, now);
     }
 
-    /// Nobody here wants to upgrade any more, so that others may share the lease again. The place of the upgrade may have been counted as
-    /// that of one who queues, and meanwhile nobody asked whether others still do.
+    /// No guard here wants to upgrade any more, so others may share the lease again. This asks the store who queues: an earlier answer may
+    /// count the upgrade itself, and the context did not ask while the upgrade waited.
     fn share_on(&mut self, slot: &Slot, now: Monotonic) {
         self.ask_who_still_queues(slot, now);
         self.hand_out(slot, now);

@@ -181,9 +181,9 @@ impl Records {
         named.keys().copied().collect()
     }
 
-    /// The ends of those [peers](Batch::peers) of a batch that are dead: their rows, which are loaded, name a beacon, and `is_gone` finds,
-    /// after the rows were read, that this beacon has fallen. A store that can see beacons adds these ends to the batch, and so ends
-    /// sessions whose contexts died without a word, although no context lives long enough to see them silent.
+    /// Ends for the dead among the [peers](Batch::peers) of a batch. A peer is dead if its row names a beacon and `is_gone` finds that this
+    /// beacon has fallen. The rows have to be loaded before. A store that can see beacons adds these ends to the batch. So it ends sessions
+    /// whose contexts died, even if no other context lives long enough to see them silent.
     pub fn dead_peers(&self, batch: &Batch, is_gone: impl Fn(SessionId) -> bool) -> Vec<Ending> {
         let mut dead = Vec::new();
         if batch.peers() > 0 {

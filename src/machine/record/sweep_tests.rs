@@ -42,7 +42,7 @@ fn a_row_that_cannot_be_read_is_named_to_nobody() {
     assert_eq!(named(&mut bench, C.0), [B.0]);
 }
 
-/// A beacon of which the row does not speak may not have been raised yet, when it is found missing.
+/// If the row names no beacon, the beacon may be missing only because it has not been raised yet.
 #[test]
 fn only_a_peer_that_has_shown_a_beacon_is_dead_without_one() {
     let mut bench = Bench::new(false);
@@ -53,7 +53,7 @@ fn only_a_peer_that_has_shown_a_beacon_is_dead_without_one() {
     let dead = bench.records.dead_peers(&opening, |session| session != B);
     assert_eq!(dead, [Ending { session: A, beat: Some(7) }]);
     let heartbeat = beat(B, first(2));
-    assert_eq!(bench.records.dead_peers(&heartbeat, |_| true), [], "only who opens a session looks at others");
+    assert_eq!(bench.records.dead_peers(&heartbeat, |_| true), [], "only a batch that opens a session looks at others");
 }
 
 /// A key of a job that nobody runs again.

@@ -18,7 +18,7 @@ impl Channel {
     /// missing, messages do not happen.
     pub(super) fn open(name: &str, inbox: WeakShared<dyn Inbox>) -> Option<Self> {
         let channel = BroadcastChannel::new(name).ok()?;
-        // Of any event: a kind of closure of its own would need code of its own.
+        // It takes any event, as the other closures do: each further type of closure adds code to the wasm.
         let on_message = Closure::<dyn Fn(Event)>::new(move |event: Event| {
             // Anybody of this origin can post here: what is no message of ours is not for us.
             let message =

@@ -42,8 +42,9 @@ pub(super) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Requests the lock. `granted` is called once, when it is, and the lock is held until what it returns has settled; `over`
-    /// is called after that, or when the browser refuses or takes the lock away. Both are boxed, so that the wasm has this code once.
+    /// Requests the lock. `granted` is called once, when the lock is granted. The lock is held until the promise that `granted` returns has
+    /// settled. `over` is called after that, or when the browser refuses or takes away the lock. Both are boxed, so that the wasm has this
+    /// code once.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,
@@ -53,7 +54,7 @@ impl LockRequest {
     ) -> Self {
         let controller = AbortController::new();
         let options = Object::new();
-        // A new object takes any property.
+        // Setting a property of a new object cannot fail.
         let _ = Reflect::set(&options, &"mode".into(), &mode.into());
         let _ = Reflect::set(&options, &"signal".into(), &controller.signal());
         let granted = Closure::wrap(granted);

@@ -224,7 +224,7 @@ impl Store for EtcdStore {
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         self.memory.forget();
-        // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat.
+        // If a message were lost here, a waiter that was granted the lease would learn of it only at its next heartbeat.
         self.under_way.settle(&self.runtime).await;
         self.servers.close();
     }

@@ -42,7 +42,7 @@ pub(super) struct Servers {
     closed: AtomicBool,
     /// Whether the latest call had too little time.
     is_late: AtomicBool,
-    /// Which servers have refused this program for good since it last connected to any.
+    /// For each server, whether it has refused this program for good since the program last connected to any of them.
     refusals: Vec<AtomicBool>,
 }
 
@@ -201,7 +201,8 @@ impl Servers {
         }
     }
 
-    /// Unless all servers refuse for good, one that can be used may be back soon. An error that stays would cost the leases.
+    /// Makes the error one that is worth a retry, unless all servers have refused for good: another server may be back soon, and a lasting
+    /// error would cost the leases.
     fn while_others_may_answer(&self, failure: Failure) -> Failure {
         if failure.error.retry || self.refusals.iter().all(|refuses| refuses.load(Relaxed)) {
             return failure;

@@ -38,7 +38,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub(super) fn commit(this: &Transaction) -> Result<(), JsValue>;
 
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/mode). web-sys compares it with the names of all modes.
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/mode). web-sys would compare it with the names of all modes.
     #[wasm_bindgen(method, getter)]
     pub(super) fn mode(this: &Transaction) -> JsValue;
 

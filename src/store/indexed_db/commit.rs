@@ -30,7 +30,7 @@ struct Held {
 pub(super) struct HeldCommit(Rc<Held>);
 
 impl HeldCommit {
-    /// From now on the first call of `commit()` is noted only, and each later one throws as the browser's own does.
+    /// From now on the first call of `commit()` is only noted, and each later call throws what the browser's own would throw.
     pub(super) fn hold(transaction: &Transaction) -> Self {
         HELD.with_borrow_mut(|all| {
             let known = all.iter().find(|held| Object::is(&held.transaction, transaction)).cloned();

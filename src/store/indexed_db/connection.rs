@@ -117,7 +117,7 @@ impl Connection {
         // It fails for what is no event target only.
         let _ = database.add_event_listener_with_callback(CLOSE, on_end.as_ref().unchecked_ref());
         let options = Object::new();
-        // A new object takes any property.
+        // Setting a property of a new object cannot fail.
         let _ = Reflect::set(&options, &"durability".into(), &"relaxed".into());
         Self {
             database,

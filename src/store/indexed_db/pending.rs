@@ -1,5 +1,5 @@
-//! One thing asked of the database, and the handlers that bring its answer. The answer says only whether it was done; what was found is left
-//! in a place that whoever asked has chosen. So there is one type for all that is asked.
+//! One request to the database, and the handlers that bring its answer. The answer says only whether the request was done. What the request
+//! found is left in a place that its caller has chosen. So one type of answer fits all requests.
 
 use core::cell::RefCell;
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use web_sys::Event;
 use crate::machine::StoreError;
 use crate::oneshot::{self, Receiver, Sender};
 
-/// Whether what was asked was done.
+/// Whether the request was done.
 pub(super) type Done = Result<(), StoreError>;
-/// It will come, unless the browser never answers.
+/// Receives the answer, unless the browser never gives one.
 pub(super) type Answer = Receiver<Done>;
 
 pub(super) async fn done(answer: Answer) -> Done {

@@ -27,7 +27,7 @@ use super::{
 use crate::executor::{now, random};
 use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
-/// Where the reply to a batch is left. It holds only once the transaction is done.
+/// Where the reply to a batch is left. The reply is valid only once the transaction is done.
 pub(super) type Replied = RefCell<Option<Reply>>;
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
@@ -72,7 +72,7 @@ struct Running {
     now: StoreNow,
     /// When it was sent, by the clocks of this context.
     sent: Now,
-    /// Holds once the transaction is complete.
+    /// Valid once the transaction is complete.
     reply: Rc<Replied>,
     /// Whether the reply holds: everything that it rests on was read.
     is_decided: Cell<bool>,

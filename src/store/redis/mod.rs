@@ -283,7 +283,7 @@ fn reach_of(place: &Place, store: StoreId) -> Reach {
     Reach::Named(format!("redis:{store}:{}:{}", place.link.database(), place.prefix))
 }
 
-/// Closes the connection at last, even if whoever closes the store waits no longer for its messages.
+/// Closes the connection when it is dropped: after the last messages, or when the caller of `close` stops waiting for them.
 struct Closing<'a>(&'a Link);
 
 impl Drop for Closing<'_> {
@@ -321,7 +321,7 @@ impl Store for RedisStore {
 
     async fn close(&self) {
         let _closing = Closing(&self.place.link);
-        // A waiter that is granted the lease before it has subscribed would learn of it only at its next heartbeat.
+        // A waiter that was granted the lease before it subscribed would otherwise learn of it only at its next heartbeat.
         self.place.under_way.settle(&self.place.runtime).await;
     }
 

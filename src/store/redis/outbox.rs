@@ -25,7 +25,7 @@ pub(super) struct Letter {
     text: String,
     /// How often it may be sent again.
     left: usize,
-    /// Dropped together with the letter. `None` if nobody needs the message once its sender has closed the store.
+    /// While this exists, closing the store waits. `None` if nobody needs the message once its sender has closed the store.
     _under_way: Option<Sender<Infallible>>,
 }
 

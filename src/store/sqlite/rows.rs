@@ -56,8 +56,8 @@ impl<'c> Rows<'c> {
         })
     }
 
-    /// Runs a batch in a transaction of its own. If the batch opens a session, the transaction also reads a few others, and ends those
-    /// whose rows name a beacon that has fallen: a program that is over soon has no time to see them silent.
+    /// Runs a batch in a transaction of its own. If the batch opens a session, the transaction also reads the rows of a few other
+    /// sessions, and ends those whose beacon has fallen: a short program does not live long enough to see them silent.
     pub(super) fn transact(
         &mut self,
         batch: &Batch,

@@ -1,5 +1,5 @@
-//! A moment's work, so that a mutant that the source has outgrown is told before minutes are spent on the others, and so is a rule without
-//! a mutant.
+//! These tests take a moment. They report a mutant whose quoted source is gone, and a rule without a mutant, before minutes are spent on
+//! the mutants themselves.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -20,8 +20,8 @@ fn every_edit_has_its_place() {
     assert!(outgrown.is_empty(), "each stands there once:\n{}", outgrown.join("\n"));
 }
 
-/// The protocol's headings: `S1` and the like for sessions, letters for grants, tokens and fences. Nothing in the code carries out `t`,
-/// which says what a signal can make a context believe.
+/// The protocol's headings name the rules: `S1` and the like for sessions, letters for grants, tokens and fences. Rule `t` has no mutant,
+/// because no code implements it: it says what a signal can make a context believe.
 #[test]
 fn every_rule_about_sessions_grants_tokens_and_fences_has_a_mutant() {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");

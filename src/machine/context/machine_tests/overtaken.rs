@@ -241,7 +241,7 @@ fn a_release_that_was_refused_once_goes_again_although_the_context_is_busy() {
     assert_eq!(served.grants("k"), [], "seconds later nobody has given \"k\" back");
 }
 
-/// What the store was told of a release.
+/// How the releases of the first turn ended.
 fn released(served: &Served) -> Vec<Result<Option<LostReason>, StoreError>> {
     let released = |event: &Event| match event {
         Event::Released { turn: TurnId(1), result } => Some(result.clone()),
@@ -251,7 +251,7 @@ fn released(served: &Served) -> Vec<Result<Option<LostReason>, StoreError>> {
 }
 
 impl Served {
-    /// Its first turn gives its lease back while all leases are in doubt.
+    /// The first turn releases its lease while all leases are in doubt.
     fn releases_in_doubt(&mut self, slot: Slot) -> (u64, Batch) {
         self.input(Input::Doubt);
         let beat = self.until_sent();
@@ -266,8 +266,8 @@ impl Served {
     }
 }
 
-/// The withdrawal of the upgrade gives the lease back, so that the release finds nothing. The session lives, so nobody else has
-/// ended the lease.
+/// The withdrawal of the upgrade has already released the lease when the release arrives. The session lives, so nobody else ended the
+/// lease.
 #[test]
 fn a_release_in_doubt_loses_nothing_if_its_upgrade_was_granted_unheard() {
     let (mut served, shared) = Served::upgraded_unheard("a");
@@ -277,7 +277,7 @@ fn a_release_in_doubt_loses_nothing_if_its_upgrade_was_granted_unheard() {
     assert_eq!(released(&served), [Ok(None)]);
 }
 
-/// The same if the first attempt to release it was applied, and its answer was lost.
+/// The first attempt to release the lease was applied, and its answer was lost.
 #[test]
 fn a_release_in_doubt_that_is_tried_again_loses_nothing() {
     let mut served = Served::new();
@@ -308,7 +308,7 @@ fn a_release_in_doubt_whose_session_has_ended_finds_a_loss() {
     assert_eq!(released(&served), [Ok(Some(LostReason::Expired))]);
 }
 
-/// The thief took the lease from whoever did not know yet that it held it exclusively.
+/// The lease is stolen from a context that has not heard yet that it holds the lease exclusively.
 #[test]
 fn a_release_tells_of_the_theft_of_an_upgrade_that_was_granted_unheard() {
     let (mut served, shared) = Served::upgraded_unheard("a");

@@ -15,11 +15,11 @@ use crate::machine::{
 const LEASE_MS: u64 = 3_000;
 const STORE_TIMEOUT_MS: u64 = 750;
 
-/// What becomes of a transaction: how long it takes, and how it ends.
+/// What goes wrong with each transaction.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Silence,
-    /// It is applied, and its answer comes after the time-out.
+    /// The transaction is applied, and its answer comes after the time-out.
     Lateness,
     Busyness {
         after_ms: u64,
@@ -84,14 +84,14 @@ impl Served {
         served
     }
 
-    /// After this time, its second request is put. Nothing that it sends is answered from then on.
+    /// The context makes its second request after this time. Nothing that it sends from then on is answered.
     fn asks_after(mut self, ms: u64, turn: Turn) -> Self {
         self.pass(ms);
         self.ask(turn);
         self
     }
 
-    /// Its second request is put and waits, and after this time nothing is answered any more.
+    /// The context makes its second request, which waits. After this time nothing is answered any more.
     fn waits_for(mut self, ms: u64, turn: Turn) -> Self {
         self.ask(turn);
         self.serve();
@@ -99,7 +99,7 @@ impl Served {
         self
     }
 
-    /// Lets the trouble last until the second request fails. Returns how long that took, in ms.
+    /// Lets the trouble last until the second request fails, and returns how long that took.
     fn fails_after_ms(&mut self, trouble: Trouble) -> u64 {
         let (since, mut sent) = (self.script.now_ms, Vec::new());
         self.note_sent(trouble, &mut sent);
@@ -140,7 +140,7 @@ fn second() -> Turn {
     Turn::new(TurnId(2), named("k"))
 }
 
-/// The sessions, leases and places that a context may have when the trouble begins, after so many ms.
+/// The sessions, leases and places in the queue that a context may have when the trouble begins, after so many ms.
 fn situations(ms: u64) -> Vec<(&'static str, Served)> {
     let holds_another = || Served::granted(Turn::new(TurnId(1), named("another")));
     let of_lock = |turn| Turn { alone: true, ..Turn::new(TurnId(turn), Key::of_lock("k")) };
@@ -179,7 +179,7 @@ fn a_request_without_a_time_limit_fails_after_one_lease() {
         for ms in (0..2_000).step_by(250) {
             for (what, mut served) in situations(ms) {
                 let failed_ms = served.fails_after_ms(trouble);
-                // The store may have answered last before this context asked, and the last attempt may take a time-out.
+                // The last attempt may begin just before the lease is over, and then takes a whole time-out.
                 let longest_ms = LEASE_MS + STORE_TIMEOUT_MS + 100;
                 assert!(failed_ms <= longest_ms, "{what}, {trouble:?} after {ms} ms: {failed_ms} ms");
             }

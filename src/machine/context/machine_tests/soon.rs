@@ -71,7 +71,7 @@ fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
     assert!(served.is_granted(3), "{:?}", served.told);
 }
 
-/// The store is being asked who queues when the writer gives up: that answer still counts the writer.
+/// The writer gives up while the store is being asked who queues. The answer still counts the writer.
 #[test]
 fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_asked_who_queues() {
     let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
@@ -90,7 +90,7 @@ fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_aske
     assert!(served.is_granted(3), "{:?}", served.told);
 }
 
-/// The place of an upgrade counts as that of one who queues, until the upgrade is given up.
+/// An upgrade counts as a queued request until it is given up.
 #[test]
 fn a_reader_is_granted_as_soon_as_an_upgrade_of_its_own_context_is_given_up() {
     let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
@@ -116,7 +116,7 @@ fn a_reader_is_granted_as_soon_as_an_upgrade_of_its_own_context_is_given_up() {
     assert!(served.is_granted(3), "{:?}", served.told);
 }
 
-/// While a guard wants to upgrade, no reader joins it, so nobody asks whether the writer before the reader still queues.
+/// While a guard waits to upgrade, no reader joins it. So the context does not ask whether the writer ahead of the reader still queues.
 #[test]
 fn a_reader_is_granted_as_soon_as_the_upgrade_of_one_of_several_readers_is_given_up() {
     let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
@@ -142,7 +142,7 @@ fn a_reader_is_granted_as_soon_as_the_upgrade_of_one_of_several_readers_is_given
     }
 }
 
-/// As one for a single key does: nobody waits for a try.
+/// A try for a single key is as impatient: a try must not wait.
 #[test]
 fn a_try_for_several_keys_that_looked_again_is_as_impatient_with_a_busy_store_as_before() {
     let mut script = Script::new();

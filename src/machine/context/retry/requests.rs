@@ -129,7 +129,7 @@ impl Machine {
         }
     }
 
-    /// Whoever waits for a store that has not answered for a lease is told.
+    /// Fails the requests that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
     pub(in super::super) fn fail_unheard(&mut self, key: Option<&Key>, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(key, &|_, _| true) {

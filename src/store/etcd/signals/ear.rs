@@ -77,8 +77,9 @@ impl Ear {
             if response.compact_revision() > 0 {
                 self.hearing.tell(Notice::Reconnected);
             } else if !mem::replace(&mut self.is_refused, true) {
-                // The token of the connection may have expired. Unlike other calls, a watch is not refused for that when it begins. If it
-                // is refused again, the user may not read messages, and would need a new connection for each request.
+                // The token of the connection may have expired. Unlike other calls, a watch with an expired token begins, and is canceled
+                // later. So the first refusal costs the connection. After a second one, the user may not read messages, and a new
+                // connection would not help.
                 self.post.servers.forget();
             }
             return false;

@@ -328,13 +328,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "P5",
-        "a query that was sent before a writer gave up counts as the answer whether it still queues",
+        "a query that was sent before a writer gave up tells whether the writer still queues",
         Rule("soon::a_reader_is_granted_even_if_the_writer"),
         &[edit("src/machine/context/acquire.rs", "self.ask_who_still_queues(&Slot", "self.ask_who_queues(&Slot")],
     ),
     Mutant::new(
         "P5",
-        "readers that waited for an upgrade of their context wait for the next heartbeat when it is given up",
+        "readers that wait for an upgrade of their context wait for the next heartbeat after it is given up",
         Rule("soon::a_reader_is_granted_as_soon_as_an_upgrade"),
         &[edit(
             "src/machine/context/upgrade.rs",

@@ -1,5 +1,5 @@
-//! All mutants, by subject. "mutant n" are those of the list that every lease must survive, "Sn" those of the protocol
-//! of sessions, "rule a" and the like those of grants, tokens and fences.
+//! All mutants, by subject. "mutant n" breaks an entry of the list that every lease must survive, "Sn" a rule of the protocol about
+//! sessions, and "rule a" and the like a rule about grants, tokens and fences.
 
 mod attempts;
 mod belief;
