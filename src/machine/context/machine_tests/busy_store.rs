@@ -2,8 +2,10 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{LEASE_MS, ME, OTHER, STORE, Script, events, granted, named, served::Served};
-use crate::machine::{Body, Config, Event, Input, Machine, Message, Mode, Options, Output, StoreError, Turn, TurnId};
+use super::{LEASE_MS, ME, OTHER, STORE, Script, events, granted, looked, named, said, served::Served};
+use crate::machine::{
+    Body, Config, Event, Input, Machine, Message, Mode, Options, Outcome, Output, RequestId, StoreError, Turn, TurnId,
+};
 
 /// Keeps the store busy for this long. Returns which requests failed, and when.
 fn busy_for(script: &mut Script, span_ms: u64) -> Vec<(u64, TurnId)> {
@@ -198,5 +200,60 @@ fn a_reader_is_granted_as_soon_as_a_busy_store_has_ended_a_dead_writer() {
         served.input(Input::Reply { id, result: Ok(reply) });
         served.serve();
         assert!(served.is_granted(2), "the store was busy for {waits_ms} ms");
+    }
+}
+
+impl Script {
+    /// Passes this time, in which looks are answered with the place of this request.
+    fn look_on(&mut self, request: RequestId, span_ms: u64) {
+        for _ in 0..span_ms / 10 {
+            self.tick(10);
+            if self.is_sent() {
+                let looks: Vec<_> = self.actions().iter().map(|_| looked(request, 64, self.now_ms)).collect();
+                self.answer(looks);
+            }
+        }
+    }
+
+    /// Which requests fail within two leases, while the store says after this time of each transaction with the key that it is locked.
+    fn fail_at_locked_key(&mut self, waits_ms: u64) -> Vec<TurnId> {
+        let (mut failed, until) = (Vec::new(), self.now_ms + 2 * LEASE_MS);
+        while self.now_ms < until {
+            let outputs = if self.is_sent() {
+                let (id, batch) = self.sent();
+                let result = if batch.keys().contains(&self.key) {
+                    self.now_ms += waits_ms;
+                    Err(StoreError::locked("kept locked"))
+                } else {
+                    Ok(said(batch.operations.iter().map(|_| Outcome::Withdrawn)))
+                };
+                self.result(id, result)
+            } else {
+                self.tick(10).to_vec()
+            };
+            failed.extend(events(&outputs).into_iter().filter_map(|event| match event {
+                Event::Failed { turn, .. } => Some(turn),
+                _ => None,
+            }));
+        }
+        failed.sort_unstable();
+        failed
+    }
+}
+
+/// Another request of its context has a place at the locked key, so that looks at that key fail, too.
+#[test]
+fn a_request_for_several_keys_fails_at_all_of_them_however_long_one_stays_locked() {
+    for waits_ms in [0, 40, 500] {
+        for later_ms in (0..10_000).step_by(200) {
+            let mut script = Script::new();
+            let request = script.queue(1, 64);
+            script.look_on(request, later_ms);
+            let turns = [(2, "a"), (3, "k"), (4, "z")].into_iter();
+            let turns = turns.map(|(id, name)| Turn { alone: true, ..Turn::new(TurnId(id), named(name)) });
+            script.input(Input::AcquireAll(turns.collect()));
+            let failed = script.fail_at_locked_key(waits_ms);
+            assert_eq!(failed, [1, 2, 3, 4].map(TurnId), "asked after {later_ms} ms, told after {waits_ms} ms");
+        }
     }
 }

@@ -129,13 +129,18 @@ impl Machine {
         }
     }
 
-    /// Fails the requests that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
+    /// Fails the requests that the store has not answered for a whole lease. If a retry cannot help, it fails all of them. If only one key is
+    /// not answered for, a request for several keys waits until its own operation fails.
     pub(in super::super) fn fail_unheard(&mut self, key: Option<&Key>, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(key, &|_, _| true) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
+                continue;
+            }
+            // If it failed at this key only, its operation would not be sent again, and its turns at the other keys would wait for ever.
+            if key.is_some() && self.is_one_of_several(slot, seeking) {
                 continue;
             }
             let request = seeking.request;
