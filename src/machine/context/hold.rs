@@ -153,7 +153,7 @@ impl Machine {
         let Stage::Held(held) = core::mem::take(stage) else { return };
         let operation = self.give_back(slot, &held, Some(turn), now);
         // The withdrawal of an upgrade that was granted gives the lease back before.
-        operation.maybe_released = upgrading;
+        (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
         // In the same transaction: whoever waits elsewhere is granted first.
         self.seek_next(slot, now);
     }

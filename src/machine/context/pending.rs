@@ -26,6 +26,8 @@ pub(super) struct PendingOperation {
     pub(super) believed_until: Monotonic,
     /// Of a release: whether an attempt without an answer, or the withdrawal of an upgrade, may have given the lease back before.
     pub(super) maybe_released: bool,
+    /// Of a release: its guard wanted to upgrade, and nobody knows whether the store has done that.
+    pub(super) maybe_upgraded: bool,
     /// Of a release: others wait, so the store has to look at their sessions. Of a withdrawal: the request had a place, and others may
     /// stand behind it.
     pub(super) contended: bool,
@@ -63,6 +65,7 @@ impl PendingOperation {
             since: now,
             believed_until: Monotonic::default(),
             maybe_released: false,
+            maybe_upgraded: false,
             contended: false,
             tells: None,
             look_until: NEVER,

@@ -378,8 +378,10 @@ impl Machine {
     /// has ended meanwhile, the attempt counts only if the context still believed in the lease then.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
-        // The theft may be of the grant of an upgrade, of which this context never heard.
-        let stolen = self.session.was_robbed_since(&operation.slot.key, token);
+        let key = &operation.slot.key;
+        // The theft may be of the grant of an upgrade, of which this context never heard. Any other theft since is of another lease of its own.
+        let stolen = self.session.was_robbed(key, token)
+            || (operation.maybe_upgraded && self.session.was_robbed_since(key, token));
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {
             // Nobody knows any more whether the context still believed in the lease.

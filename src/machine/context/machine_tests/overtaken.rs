@@ -308,16 +308,59 @@ fn a_release_in_doubt_whose_session_has_ended_finds_a_loss() {
     assert_eq!(released(&served), [Ok(Some(LostReason::Expired))]);
 }
 
+impl Served {
+    /// Another context steals "a".
+    fn robbed_of_a(&mut self) {
+        let mut thief = Script::new();
+        thief.machine = Machine::new(Config::parse(&Options { beacon: false, ..Options::default() }).unwrap(), OTHER);
+        thief.ask_for(Turn { steal: true, ..Turn::new(TurnId(1), named("a")) });
+        self.apply(&thief.sent().1);
+    }
+}
+
 /// The lease is stolen from a context that has not heard yet that it holds the lease exclusively.
 #[test]
 fn a_release_tells_of_the_theft_of_an_upgrade_that_was_granted_unheard() {
     let (mut served, shared) = Served::upgraded_unheard("a");
-    let mut thief = Script::new();
-    thief.machine = Machine::new(Config::parse(&Options { beacon: false, ..Options::default() }).unwrap(), OTHER);
-    thief.ask_for(Turn { steal: true, ..Turn::new(TurnId(1), named("a")) });
-    served.apply(&thief.sent().1);
+    served.robbed_of_a();
     served.input(Input::Release { turn: TurnId(1), slot: shared });
     served.serve();
     served.pass(1_000);
     assert_eq!(released(&served), [Ok(Some(LostReason::Stolen))]);
+}
+
+/// The first attempt gave the lease back, and then the next request of the same context was granted one. What was stolen is that one.
+#[test]
+fn a_release_that_is_tried_again_tells_of_no_theft_of_the_next_lease() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(1), named("a")));
+    served.serve();
+    served.input(Input::Release { turn: TurnId(1), slot: slot("a", Mode::Exclusive) });
+    served.ask(Turn::new(TurnId(2), named("a")));
+    for _ in 0..2 {
+        served.until_sent();
+        served.lose_reply();
+    }
+    assert_eq!(served.grants("a").len(), 1);
+    served.robbed_of_a();
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(None)]);
+}
+
+/// Two requests of the same context share the key, each by a lease of its own.
+#[test]
+fn a_release_that_is_tried_again_tells_of_no_theft_of_a_lease_beside_it() {
+    let mut served = Served::new();
+    let sharing = |turn| Turn { mode: Mode::Shared, alone: true, ..Turn::new(TurnId(turn), named("a")) };
+    for turn in [1, 2] {
+        served.ask(sharing(turn));
+        served.serve();
+    }
+    assert_eq!(served.grants("a").len(), 2);
+    served.input(Input::Release { turn: TurnId(1), slot: sharing(1).slot() });
+    served.lose_reply();
+    assert_eq!(served.grants("a").len(), 1);
+    served.robbed_of_a();
+    served.pass(1_000);
+    assert_eq!(released(&served), [Ok(None)]);
 }
