@@ -186,3 +186,28 @@ fn a_request_without_a_time_limit_fails_after_one_lease() {
         }
     }
 }
+
+/// Once the store answers again, nothing of a request that failed stands there.
+#[test]
+fn a_request_that_failed_leaves_nothing_behind() {
+    for trouble in TROUBLES {
+        for ms in (0..2_000).step_by(250) {
+            for (what, mut served) in situations(ms) {
+                served.fails_after_ms(trouble);
+                served.pass(4 * LEASE_MS);
+                let holds = |turn| {
+                    let ended =
+                        |event: &Event| matches!(event, Event::Lost { turn: told, .. } if *told == TurnId(turn));
+                    served.is_granted(turn) && !served.told.iter().any(ended)
+                };
+                let held = [1, 2, 3].into_iter().filter(|turn| holds(*turn)).count();
+                let keys = [named("k"), named("a"), named("b"), named("another"), Key::of_lock("k")];
+                let records = || keys.iter().filter_map(|key| served.records.peek(key));
+                let counts = |holder| holder != OTHER && served.records.session(holder).is_some();
+                let granted = records().flat_map(|record| &record.grants).filter(|grant| counts(grant.holder)).count();
+                let queued = records().flat_map(|record| &record.queue).filter(|place| counts(place.holder)).count();
+                assert_eq!((granted, queued), (held, 0), "{what}, {trouble:?} after {ms} ms: {:?}", served.told);
+            }
+        }
+    }
+}
