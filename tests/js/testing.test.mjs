@@ -96,6 +96,16 @@ test("each fault does what it says", async () => {
   await leases.close();
 });
 
+test("a fault that was injected is kept for the next transaction: to list keys is none", async () => {
+  const store = new FaultyStore();
+  const leases = await LeaseManager.open("listed", { store });
+  store.inject("fail");
+  assert.deepEqual(await leases.list(), []);
+  assert.equal(store.transactions, 0);
+  await assert.rejects(leases.acquire("notes"), (error) => isLeaseError(error) && error.code === "Store");
+  await leases.close();
+});
+
 test("a lease says that it is shared from the call of downgrade() on, also if the store fails", async () => {
   for (const fault of ["loseReply", "silence", "refuse"]) {
     const store = new FaultyStore();

@@ -309,7 +309,7 @@ async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN
   const { beacon, instance, store } = rest;
   await init();
   const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
-  const fault = store?.nextFault && (() => store.nextFault());
+  const fault = store?.nextFault && ((looks) => store.nextFault(looks));
   const open = () => Wasm.open(name, database, how, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, instance, fault);
   const wasm = await ask(open);
   // The method may have been taken off its class.
