@@ -164,8 +164,10 @@ test("a long value is shown by its beginning", async () => {
   const leases = await openManager();
   const long = "k".repeat(100_000);
   for (const call of [() => leases.acquireAll([{ key: long }]), () => leases.acquire("notes", { mode: long })]) {
-    await assert.rejects(call, ({ message }) => message.includes(`"${"k".repeat(50)}`) && message.includes("…") && message.length < 300);
+    await assert.rejects(call, ({ message }) => message.includes(`"${"k".repeat(50)}`) && message.includes('k…"') && message.length < 300);
   }
+  // The cut is in the middle of a letter.
+  await assert.rejects(leases.acquire("notes", { mode: `${"k".repeat(98)}😀` }), ({ message }) => /^\P{Cs}*…"$/u.test(message));
   // A function is shown by its source.
   for (const odd of [AbortSignal, Symbol(long), Object.assign(() => {}, { toString: () => long })]) {
     await assert.rejects(leases.acquire("notes", { signal: odd }), ({ message }) => message.includes("…") && message.length < 300);

@@ -97,7 +97,7 @@ function show(value) {
   try {
     if (Array.isArray(value)) return `an array of length ${value.length}`;
     if (isObject(value) && !(value instanceof Error)) return {}.toString.call(value);
-    return shortened(typeof value === "string" ? JSON.stringify(value) : `${String(value)}${typeof value === "bigint" ? "n" : ""}`);
+    return typeof value === "string" ? JSON.stringify(shortened(value)) : shortened(`${String(value)}${typeof value === "bigint" ? "n" : ""}`);
   } catch {
     return "something odd";
   }
