@@ -379,7 +379,8 @@ impl Machine {
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let key = &operation.slot.key;
-        // The theft may be of the grant of an upgrade, of which this context never heard. Any other theft since is of another lease of its own.
+        // The thief may have taken the grant of an upgrade, of which this context never heard. Without an upgrade, a later theft took another
+        // lease of this context.
         let stolen = self.session.was_robbed(key, token)
             || (operation.maybe_upgraded && self.session.was_robbed_since(key, token));
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
