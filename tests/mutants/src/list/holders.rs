@@ -117,6 +117,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/reply.rs", "(maybe_released && !stolen);", "(maybe_released || stolen);")],
     ),
     Mutant::new(
+        "P4",
+        "a release that is tried again tells of the theft of a later lease",
+        Rule("overtaken::a_release_that_is_tried_again_tells_of_no_theft_of_the_next"),
+        &[edit("src/machine/context/reply.rs", "(operation.maybe_upgraded && self.session", "(self.session")],
+    ),
+    Mutant::new(
         "rule s",
         "a fence that began before an upgrade finds a loss",
         Scenario("fence::a_fence_that_began_before"),
