@@ -341,8 +341,8 @@ export interface AttachOptions {
 
 /** A store in memory that fails on demand: `FaultyStore` of `leasehold/testing`. */
 export interface TestStore {
-  /** The fault of the next transaction, or of a listing of keys, if it has one. */
-  nextFault(): string | undefined;
+  /** The fault of the next transaction, or, if `lists` is `true`, of a list of keys; `undefined` if it has none. */
+  nextFault(lists?: boolean): string | undefined;
 }
 
 /** What {@link LeaseManager.open} takes. */

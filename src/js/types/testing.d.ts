@@ -64,7 +64,7 @@ export type StoreFault = "refuse" | "fail" | "loseReply" | "silence" | "stall";
  * ```
  */
 export class FaultyStore implements TestStore {
-  /** Makes the next transactions fail, one for each fault. */
+  /** Makes the next transactions fail, one for each fault. To list keys is no transaction; to look at the keys that it finds is one. */
   inject(...faults: StoreFault[]): void;
 
   /** Makes every transaction fail for which no other fault was injected, until {@link heal}. */
@@ -77,5 +77,5 @@ export class FaultyStore implements TestStore {
   readonly transactions: number;
 
   /** Called by leasehold: once for each transaction, and with `true` when keys are listed. */
-  nextFault(): StoreFault | undefined;
+  nextFault(lists?: boolean): StoreFault | undefined;
 }
