@@ -103,6 +103,39 @@ pub(crate) fn hold_once(url: &str, prefix: &str) {
     });
 }
 
+/// A notification costs every connection of the server that listens.
+#[test]
+fn contexts_that_share_a_store_do_not_all_try_out_whether_they_hear() {
+    on_server("signals_crowd", |place| async move {
+        let named = |name| Place { url: format!("{}?application_name={name}", place.url), ..place.clone() };
+        let user = place.client().await;
+        let count = async |name: &str, last: &str| {
+            let sql = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}' AND state = 'idle' AND query {last}"
+            );
+            user.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0)
+        };
+        let (listens, tried) = ("LIKE 'SELECT pg_try_advisory_lock%'", "= 'SELECT'");
+        let (store, mut held) = (named("signals_crowd").store().await, Vec::new());
+        for key in 0..12 {
+            let leases = LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(LONG_LEASE).build().unwrap();
+            held.push((leases.lock(&key.to_string()).acquire().await.unwrap(), leases));
+            if key == 0 {
+                let long = format!("{listens} AND backend_start < clock_timestamp() - interval '600 ms'");
+                until("the first one tries soon", async || count("signals_crowd", &long).await == 1).await;
+            }
+        }
+        until("all listen", async || count("signals_crowd", listens).await + count("signals_crowd", tried).await == 12)
+            .await;
+        // It tries after all others would have.
+        let last = patient(&named("signals_crowd_last")).await;
+        let _guard = last.lock("last").acquire().await.unwrap();
+        until("the last one has tried", async || count("signals_crowd_last", tried).await == 1).await;
+        let tried = count("signals_crowd", tried).await;
+        assert!((1..=6).contains(&tried), "{tried} of 12 tried");
+    });
+}
+
 /// Nothing but a notification tells a waiter in time, and the program that sends it is over at once.
 #[test]
 fn a_program_that_ends_tells_who_waits() {

@@ -51,6 +51,10 @@ impl Hearing {
 /// Tries out the connection of a session, and warns if no notification arrives. If a query fails, a later connection is tried.
 pub(super) async fn try_out(place: Shared<Place>, session: SessionId, line: Shared<dyn Line>) {
     sleep(BEFORE).await;
+    // Each notification wakes every connection that listens, so one trial has to do for all sessions of the store.
+    if place.hearing.is_known() {
+        return;
+    }
     let channel = place.names.channel_of(session);
     let notify = format!("SELECT pg_notify({}, {})", text(&channel), text(&format!("{session} {TRIAL}")));
     if !matches!(ask(&place.lending, &notify).await, Ok(Ok(_))) {
