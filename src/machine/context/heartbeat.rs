@@ -53,7 +53,6 @@ impl Machine {
             self.lose_locks(now);
             if !self.has_hardly_asked() {
                 self.fail_waiting_in_doubt(error, now);
-                self.fail_unheard(None, error, now);
             }
         }
     }

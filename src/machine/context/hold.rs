@@ -155,7 +155,7 @@ impl Machine {
         // The withdrawal of an upgrade that was granted gives the lease back before.
         (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
         // In the same transaction: whoever waits elsewhere is granted first.
-        self.seek_next(slot, now);
+        self.seek(slot, now);
     }
 
     /// Sends the release.
@@ -246,16 +246,7 @@ impl Machine {
         };
         let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         self.give_back(slot, &held, None, now);
-        self.seek_next(slot, now);
-    }
-
-    /// Starts a request for the turns that waited for a guard of this context. A silent store may have been silent for longer than this
-    /// request exists, so the time without an answer counts from the last confirmed heartbeat.
-    fn seek_next(&mut self, slot: &Slot, now: Monotonic) {
         self.seek(slot, now);
-        if let Some(seeking) = self.cohorts.change_seeking(slot) {
-            seeking.heard_at = self.session.confirmed_at();
-        }
     }
 
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.

@@ -40,8 +40,6 @@ pub(super) struct OwnSession {
     stale_failures: u32,
     /// Counted from before the last confirmed opening or heartbeat was sent.
     valid_until: Monotonic,
-    /// When the store last confirmed an opening or a heartbeat.
-    confirmed_at: Monotonic,
     /// The lease that the latest heartbeat asked for, in ms.
     asked_ms: u64,
     /// The heartbeat that asked for another lease than the one before it.
@@ -78,7 +76,6 @@ impl OwnSession {
             stale_at: None,
             stale_failures: 0,
             valid_until: Monotonic::default(),
-            confirmed_at: Monotonic::default(),
             asked_ms: 0,
             changed_by: 0,
             extensions: SortedMap::new(),
@@ -152,10 +149,6 @@ impl OwnSession {
     /// Whether its time is not over yet, doubted or not.
     pub(super) fn was_valid(&self, now: Monotonic) -> bool {
         self.is_open && now < self.valid_until
-    }
-
-    pub(super) fn confirmed_at(&self) -> Monotonic {
-        self.confirmed_at
     }
 
     /// Until when somebody wants to be sure of a lease.

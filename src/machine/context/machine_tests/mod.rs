@@ -19,7 +19,6 @@ mod refused;
 mod robbed;
 mod served;
 mod sessions;
-mod silent;
 mod soon;
 mod sure;
 mod suspension;

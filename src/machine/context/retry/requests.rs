@@ -5,7 +5,6 @@ use super::super::{
     failure::{Applied, StoreError},
     id::RequestId,
     input::Slot,
-    key::Key,
     output::{LostReason, Refusal},
     pending::PendingOperation,
     record::Action,
@@ -122,25 +121,13 @@ impl Machine {
         }
     }
 
+    /// Fails the requests in the queue that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
     pub(super) fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
-        self.fail_unheard(Some(&operation.slot.key), error, now);
-        if error.retry {
-            self.retry(operation, now);
-        }
-    }
-
-    /// Fails the requests that the store has not answered for a whole lease. If a retry cannot help, it fails all of them. If only one key is
-    /// not answered for, a request for several keys waits until its own operation fails.
-    pub(in super::super) fn fail_unheard(&mut self, key: Option<&Key>, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in &self.cohorts.pick(key, &|_, _| true) {
+        for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
-                continue;
-            }
-            // If it failed at this key only, its operation would not be sent again, and its turns at the other keys would wait for ever.
-            if key.is_some() && self.is_one_of_several(slot, seeking) {
                 continue;
             }
             let request = seeking.request;
@@ -152,6 +139,9 @@ impl Machine {
                 self.fail_turns(slot, &Refusal::Store(error.clone()));
                 self.withdraw_request(slot, request, now);
             }
+        }
+        if error.retry {
+            self.retry(operation, now);
         }
     }
 

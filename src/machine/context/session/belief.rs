@@ -59,7 +59,6 @@ impl Machine {
     /// The store confirmed an opening or a heartbeat that was sent then.
     pub(in super::super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
         let session = &mut self.session;
-        session.confirmed_at = now;
         session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
         if session.doubted.is_some_and(|doubted| sent.transaction > doubted) {
             session.doubted = None;
