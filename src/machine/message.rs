@@ -52,7 +52,7 @@ pub enum Body {
         /// Who did.
         asker: SessionId,
     },
-    /// A context ended its session, so that what it had at any key does not count, or gave up its place in the queue of this key.
+    /// A context ended its session: what it had at any key does not count.
     Gone {
         /// Which session.
         holder: SessionId,

@@ -113,25 +113,6 @@ fn a_waiter_that_vanishes_does_not_block_the_queue() {
     });
 }
 
-/// After that, nobody watched the beacon of the holder: whoever waits watches the one right before it.
-#[test]
-fn a_holder_that_vanishes_is_replaced_at_once_although_the_first_waiter_has_given_up() {
-    everywhere(async |world| {
-        let (one, two, three) = (world.tab(), world.tab(), world.tab());
-        let guard = one.leases.lock("k").acquire().await.unwrap();
-        let mut first = Box::pin(two.leases.lock("k").acquire());
-        assert!(world.within(ms(10), &mut first).await.is_none());
-        let mut second = Box::pin(three.leases.lock("k").acquire());
-        assert!(world.within(ms(10), &mut second).await.is_none());
-        drop(first);
-        assert!(world.within(ms(10), &mut second).await.is_none());
-        one.executor.kill();
-        leasehold_vanish(guard, one);
-        let granted = world.within(ms(100), second).await;
-        assert!(granted.expect("it is granted before its next heartbeat").unwrap().is_valid());
-    });
-}
-
 /// Otherwise no simulation would have a dead waiter: each would have left the queue properly.
 #[test]
 fn a_waiter_that_crashed_stands_in_the_queue_until_its_silence_ends_it() {

@@ -11,7 +11,6 @@ use super::{
     key::Key,
     mode::Mode,
     output::{Event, LostReason, Refusal},
-    pending::PendingOperation,
     record::{Acquire, Action, Way},
     store_queue::is_ask_for,
     time::{Monotonic, NEVER},
@@ -256,9 +255,7 @@ impl Machine {
     pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
         self.store_queue.give_up_request(slot, seeking.request);
         if seeking.sent {
-            if let Some(operation) = self.withdraw_request(slot, seeking.request, now) {
-                operation.contended = seeking.queued;
-            }
+            self.withdraw_request(slot, seeking.request, now);
             // Shared requests of this context may have been waiting only for this one.
             self.ask_who_still_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);
         }
@@ -266,16 +263,11 @@ impl Machine {
 
     /// With the session went all its requests. What is asked for by the very transaction that opens it is withdrawn once
     /// that is answered.
-    pub(super) fn withdraw_request(
-        &mut self,
-        slot: &Slot,
-        request: RequestId,
-        now: Monotonic,
-    ) -> Option<&mut PendingOperation> {
+    pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
         if !self.session.is_open() && !self.store_queue.opens() {
-            return None;
+            return;
         }
-        Some(self.store_queue.push(slot, Action::Withdraw { request }, None, now))
+        self.store_queue.push(slot, Action::Withdraw { request }, None, now);
     }
 
     /// All turns of a slot fail together.

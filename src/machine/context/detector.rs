@@ -243,7 +243,7 @@ impl Machine {
         self.observed.seen.remove(&target);
     }
 
-    /// A session ended itself or left a queue: whoever stood right behind it looks, and finds who stands there now.
+    /// A session ended itself: whoever stood right behind looks, and finds it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
         let mut slots = self.cohorts.waiting();
         slots.retain(|slot| self.nearest(slot).iter().any(|neighbour| neighbour.session == gone));

@@ -22,14 +22,13 @@ pub(super) struct PendingOperation {
     pub(super) turn: Option<TurnId>,
     pub(super) attempts: u32,
     pub(super) since: Monotonic,
-    /// Of a release: until when the lease was believed in.
+    /// Of a release: until when the lease was believed in, and whether an attempt without an answer may have given it
+    /// back before that.
     pub(super) believed_until: Monotonic,
-    /// Of a release: whether an attempt without an answer, or the withdrawal of an upgrade, may have given the lease back before.
     pub(super) maybe_released: bool,
     /// Of a release: its guard wanted to upgrade, and nobody knows whether the store has done that.
     pub(super) maybe_upgraded: bool,
-    /// Of a release: others wait, so the store has to look at their sessions. Of a withdrawal: the request had a place, and others may
-    /// stand behind it.
+    /// Of a release: others wait, so the store has to look at their sessions.
     pub(super) contended: bool,
     /// Of a release: who waits to hear of it.
     pub(super) tells: Option<SessionId>,

@@ -151,7 +151,7 @@ impl Machine {
             // It is on its way already, and is tried again if it fails. A second release would make a loss of the first one.
             Some(token) if self.store_queue.releases(&slot.key, token, request) => {}
             Some(token) => _ = self.store_queue.push(slot, Action::Release { token, request }, None, now),
-            None => _ = self.withdraw_request(slot, request, now),
+            None => self.withdraw_request(slot, request, now),
         }
     }
 
@@ -183,10 +183,6 @@ impl Machine {
                 }
             }
             Action::Detach { token, .. } => self.moved_away(&slot.key, token),
-            // Whoever stood right behind watches another beacon from now on.
-            Action::Withdraw { .. } if operation.contended => {
-                self.send(&slot.key, Body::Gone { holder: self.session.id() });
-            }
             Action::Inspect | Action::Withdraw { .. } | Action::Fence { .. } => {}
         }
     }
