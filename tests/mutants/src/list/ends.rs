@@ -336,12 +336,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I11",
-        "a request for several keys fails at one of them, and waits for the others for ever",
-        Rule("busy_store::a_request_for_several_keys_fails_at_all"),
-        &[edit(REQUESTS, "if key.is_some() && self.is_one_of_several(slot, seeking) {", "if false {")],
-    ),
-    Mutant::new(
-        "I11",
         "whoever waits behind a guard of its own fails by a freeze",
         Scenario("survives_a_freeze"),
         &[edit("src/machine/context/heartbeat.rs", "if !self.has_hardly_asked() {", "if true {")],

@@ -112,16 +112,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "liveness",
-        "nobody watches the beacon of a holder once the first waiter has given up",
-        Scenario("takeover::a_holder_that_vanishes_is_replaced_at_once_although"),
-        &[edit(
-            "src/machine/context/acquire.rs",
-            "operation.contended = seeking.queued;",
-            "operation.contended = false;",
-        )],
-    ),
-    Mutant::new(
-        "liveness",
         "a context that crashed in a simulation leaves its queues in good order",
         Scenario("takeover::a_waiter_that_crashed"),
         &[edit("src/driver/alarm.rs", "            && !driver.executor.has_crashed()\n", "")],
