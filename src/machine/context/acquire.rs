@@ -135,11 +135,6 @@ impl Machine {
         (operation.all, operation.look_until) = (slots, look_until);
     }
 
-    /// Whether the request at a slot is a part of one for several keys.
-    pub(super) fn is_one_of_several(&self, slot: &Slot, seeking: &Seeking) -> bool {
-        !seeking.asked && self.store_queue.carries(slot, |action| matches!(action, Action::AcquireAll(_)))
-    }
-
     /// Takes over a lease that another guard left in the record.
     pub(super) fn resume(&mut self, turn: Turn, parcel: &Parcel, now: Monotonic) {
         if let Some(refusal) = self.life.refusal() {

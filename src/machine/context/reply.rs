@@ -352,7 +352,7 @@ impl Machine {
             return self.end_stray(&slot, request, Some(block.first), now);
         };
         let Some(seeking) = self.cohorts.get(&slot).and_then(Cohort::seeking) else { return };
-        if self.is_one_of_several(&slot, seeking) {
+        if !seeking.asked && self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
             // Of several keys, all are granted or none: their own answer says so.
             return;
         }

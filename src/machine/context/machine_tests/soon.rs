@@ -12,6 +12,10 @@ use crate::machine::{
     SessionStep, Sighting, StoreError, Token, Turn, TurnId,
 };
 
+fn share(turn: u64) -> Turn {
+    Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) }
+}
+
 /// Requests 2 and 3 try the keys `a` and `b` together. Two contexts keep a key each without using it, and the first one gives it back.
 fn finds_one_given_back() -> (Script, Sighting) {
     let mut script = Script::new();
@@ -56,7 +60,6 @@ fn a_try_for_several_keys_is_refused_if_only_one_is_given_back() {
 /// The second reader came while a writer of the same context was queued, when the first reader could no longer hand its lease on.
 #[test]
 fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
-    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
     let mut served = Served::new();
     served.ask(share(1));
     served.serve();
@@ -74,7 +77,6 @@ fn a_reader_is_granted_as_soon_as_a_writer_of_its_own_context_has_given_up() {
 /// The writer gives up while the store is being asked who queues. The answer still counts the writer.
 #[test]
 fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_asked_who_queues() {
-    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
     let mut served = Served::new();
     served.ask(share(1));
     served.serve();
@@ -93,7 +95,6 @@ fn a_reader_is_granted_even_if_the_writer_gives_up_while_the_store_is_being_aske
 /// An upgrade counts as a queued request until it is given up.
 #[test]
 fn a_reader_is_granted_as_soon_as_an_upgrade_of_its_own_context_is_given_up() {
-    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
     let mut served = Served::new();
     served.ask(share(1));
     served.serve();
@@ -119,7 +120,6 @@ fn a_reader_is_granted_as_soon_as_an_upgrade_of_its_own_context_is_given_up() {
 /// While a guard waits to upgrade, no reader joins it. So the context does not ask whether the writer ahead of the reader still queues.
 #[test]
 fn a_reader_is_granted_as_soon_as_the_upgrade_of_one_of_several_readers_is_given_up() {
-    let share = |turn| Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), named("k")) };
     let shared = slot("k", Mode::Shared);
     let give_up = Input::CancelUpgrade { query: TurnId(10), slot: shared.clone() };
     for ends in [give_up, Input::Release { turn: TurnId(2), slot: shared.clone() }] {

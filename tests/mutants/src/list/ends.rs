@@ -336,6 +336,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I11",
+        "a look that fails at one key takes a request for several keys along",
+        Rule("busy_store::a_request_for_several_keys_fails_at_all"),
+        &[edit(REQUESTS, "&|_, cohort| cohort.waits()", "&|_, _| true")],
+    ),
+    Mutant::new(
+        "I11",
         "whoever waits behind a guard of its own fails by a freeze",
         Scenario("survives_a_freeze"),
         &[edit("src/machine/context/heartbeat.rs", "if !self.has_hardly_asked() {", "if true {")],
