@@ -132,15 +132,24 @@ export async function run(steps, managers, prefix) {
     }
   }
 
-  /** Readers that one release granted begin in no order: each is told in a context of its own. */
+  /**
+   * What one step brought, with what has no order put in one. Readers that one release granted begin in no order: each is told
+   * in a context of its own. A try may be refused later than what stands behind it, while a busy holder is asked whether it is
+   * alive: refusals stand first.
+   */
   function inOrder(told) {
+    const byNumber = (one, two) => parseInt(one) - parseInt(two);
+    const isRefusal = (line) => line.endsWith(" null");
     const isReader = (line) => requests.find(({ id }) => `${id}` === line)?.options.mode === "shared";
-    for (let at = told.sorted ?? 0; at < told.length; at++) {
+    const fresh = told.splice(told.sorted ?? 0);
+    const begun = fresh.filter((line) => !isRefusal(line));
+    for (let at = 0; at < begun.length; at++) {
       let end = at;
-      while (end < told.length && isReader(told[end])) end++;
-      told.splice(at, end - at, ...told.slice(at, end).sort((one, two) => one - two));
+      while (end < begun.length && isReader(begun[end])) end++;
+      begun.splice(at, end - at, ...begun.slice(at, end).sort(byNumber));
       at = Math.max(at, end - 1);
     }
+    told.push(...fresh.filter(isRefusal).sort(byNumber), ...begun);
     told.sorted = told.length;
     return told;
   }
