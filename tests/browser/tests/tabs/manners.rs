@@ -25,7 +25,8 @@ const SHOW: &str = "
     const { document: page } = frame.contentWindow;
     const axe = page.head.appendChild(page.createElement('script'));
     axe.src = '/modules/axe-core/axe.min.js';
-    await new Promise((resolve, reject) => Object.assign(axe, { onload: resolve, onerror: reject }));
+    const absent = () => Error('axe-core is missing: .ci/setup pages installs it');
+    await new Promise((resolve, reject) => Object.assign(axe, { onload: resolve, onerror: () => reject(absent()) }));
     window.shown = frame.contentWindow;
     return shown.matchMedia('(prefers-color-scheme: dark)').matches";
 
