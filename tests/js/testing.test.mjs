@@ -134,7 +134,11 @@ test("a test framework's fake timers stop neither the clock nor the leases", asy
 });
 
 test("a fault that does not exist, and a time that is none, are refused by name", async () => {
-  assert.throws(() => new FaultyStore().inject("explode"), /no fault explode; there are refuse, fail/);
+  const faults = "a fault must be refuse, fail, loseReply, silence or stall";
+  assert.throws(() => new FaultyStore().inject("explode"), { name: "TypeError", message: `${faults}; it is "explode"` });
+  // Faults are handed over one by one, not in an array.
+  assert.throws(() => new FaultyStore().inject(["refuse"]), { name: "TypeError", message: `${faults}; it is an array of length 1` });
+  assert.throws(() => new FaultyStore().failAlways(), { name: "TypeError", message: `${faults}; it is undefined` });
   for (const ms of [-1, NaN, Infinity, "1", undefined]) {
     await assert.rejects(clock.advance(ms), (error) => error instanceof TypeError && error.message.includes(String(ms)));
   }

@@ -1,11 +1,12 @@
 // @ts-check
 // A store in memory that fails on demand.
+import { misfit } from "./options.mjs";
 
 const FAULTS = ["refuse", "fail", "loseReply", "silence", "stall"];
 
 function checked(fault) {
   if (FAULTS.includes(fault)) return fault;
-  throw new TypeError(`there is no fault ${String(fault)}; there are ${FAULTS.join(", ")}`);
+  throw new TypeError(misfit("a fault", "refuse, fail, loseReply, silence or stall", fault));
 }
 
 export class FaultyStore {
