@@ -1,6 +1,7 @@
 //! Writes to the user's own database that only the holder of a lease in it can make.
 
 use futures::FutureExt;
+use js_sys::{Function, Reflect};
 use leasehold::{
     FenceError, LeaseGuard, LeaseManager, LostReason, ReleaseOutcome, executor::WebExecutor, store::IndexedDbStore,
 };
@@ -134,6 +135,24 @@ async fn a_second_commit_throws_as_the_browsers_own_does() {
         }
         assert_eq!(ended.await, "complete", "fenced: {fences}");
     }
+}
+
+/// As by `tx.commit.bind(tx)`, or by a library that wraps the method.
+#[test]
+async fn a_commit_that_was_read_before_the_verdict_commits_after_it() {
+    let desk = desk("kept").await;
+    let guard = desk.hold().await;
+    let transaction = desk.begin();
+    let ended = end(&transaction);
+    let fence = guard.fence(&transaction);
+    let kept: Function = Reflect::get(&transaction, &"commit".into()).unwrap().unchecked_into();
+    soon(fence).await.unwrap();
+    write(&transaction, "kept");
+    kept.call0(&transaction).unwrap();
+    let thrown: web_sys::DomException = kept.call0(&transaction).unwrap_err().unchecked_into();
+    assert_eq!(thrown.name(), "InvalidStateError");
+    assert_eq!(ended.await, "complete");
+    assert_eq!(desk.note().await.as_deref(), Some("kept"));
 }
 
 #[test]

@@ -20,13 +20,22 @@ std::thread_local! {
 struct Held {
     transaction: Transaction,
     fences: Cell<usize>,
-    /// It was called.
-    wanted: Rc<Cell<bool>>,
+    state: Rc<Cell<State>>,
     written: RefCell<Vec<(Row, Option<String>)>>,
     _commit: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
-/// The `commit()` of a transaction, held up.
+/// What became of the `commit()` that hides the browser's.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Held,
+    /// It was called while it was held.
+    Wanted,
+    /// It calls the browser's. Whoever read the property while a fence was under way may still call it.
+    Free,
+}
+
+/// The `commit()` of a transaction, held up. Kept until the transaction is over: the function lives as long.
 pub(super) struct HeldCommit(Rc<Held>);
 
 impl HeldCommit {
@@ -56,20 +65,22 @@ impl HeldCommit {
     }
 
     /// This fence has answered. After the last one `commit()` is the browser's again, and called if it was wanted.
-    pub(super) fn release(self, passed: bool) {
+    pub(super) fn release(&self, passed: bool) {
         let Self(held) = self;
         held.fences.set(held.fences.get() - 1);
-        // What was aborted needs no commit.
-        held.wanted.set(held.wanted.get() && passed);
+        if !passed {
+            // What was aborted needs no commit.
+            held.state.set(State::Held);
+        }
         if held.fences.get() > 0 {
             return;
         }
         HELD.with_borrow_mut(|all| {
-            let at = all.iter().position(|other| Rc::ptr_eq(other, &held));
+            let at = all.iter().position(|other| Rc::ptr_eq(other, held));
             at.map(|at| all.swap_remove(at))
         });
         let _ = Reflect::delete_property(&held.transaction, &COMMIT.into());
-        if held.wanted.get() {
+        if held.state.replace(State::Free) == State::Wanted {
             // Where the method is missing, nobody can have called it.
             let _ = held.transaction.commit();
         }
@@ -80,13 +91,20 @@ const COMMIT: &str = "commit";
 
 impl Held {
     fn new(transaction: Transaction) -> Self {
-        let wanted = Rc::new(Cell::new(false));
+        let state = Rc::new(Cell::new(State::Held));
         let commit = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
-            let wanted = Rc::clone(&wanted);
-            move || if wanted.replace(true) { Err(called_twice()) } else { Ok(JsValue::UNDEFINED) }
+            let (state, transaction) = (Rc::clone(&state), transaction.clone());
+            move || {
+                match state.get() {
+                    State::Held => state.set(State::Wanted),
+                    State::Wanted => return Err(called_twice()),
+                    State::Free => transaction.commit()?,
+                }
+                Ok(JsValue::UNDEFINED)
+            }
         });
         let _ = Reflect::set(&transaction, &COMMIT.into(), commit.as_ref());
-        Self { transaction, fences: Cell::new(0), wanted, written: RefCell::default(), _commit: commit }
+        Self { transaction, fences: Cell::new(0), state, written: RefCell::default(), _commit: commit }
     }
 }
 

@@ -126,7 +126,7 @@ struct Fenced {
     session: OnceCell<IdbRequest>,
     /// Until the verdict.
     asked: Cell<Option<Tell>>,
-    commit: RefCell<Option<HeldCommit>>,
+    commit: HeldCommit,
     /// A read or a write of the fence failed. Firefox may commit all the same.
     has_failed: Cell<bool>,
     listener: RefCell<Option<Listener>>,
@@ -151,7 +151,7 @@ impl Fenced {
             if fence.ticket().renews() { OnceCell::from(ask_session(&leases, &*fence)?) } else { OnceCell::new() };
         let reads = Reads::ask(store_of(&database), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
-        let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
+        let commit = HeldCommit::hold(&transaction);
         let (asked, has_failed, listener) = (Cell::default(), Cell::new(false), RefCell::default());
         let fenced = Rc::new(Self { transaction, fence, leases, reads, session, asked, commit, has_failed, listener });
         fenced.listen();
@@ -230,8 +230,7 @@ impl Fenced {
 
     /// The text of a row: what another fence in this transaction made of it since this one asked, or what was read.
     fn latest(&self, row: &Row, read: &IdbRequest) -> Result<Option<String>, StoreError> {
-        let written = self.commit.borrow().as_ref().and_then(|commit| commit.written(row));
-        written.map_or_else(|| text_of(read), Ok)
+        self.commit.written(row).map_or_else(|| text_of(read), Ok)
     }
 
     fn write(&self, row: Row, text: Option<String>) -> Result<(), StoreError> {
@@ -240,9 +239,7 @@ impl Fenced {
         if let Some(listener) = &*self.listener.borrow() {
             written.set_onerror(Some(listener.as_ref().unchecked_ref()));
         }
-        if let Some(commit) = &*self.commit.borrow() {
-            commit.wrote(row, text);
-        }
+        self.commit.wrote(row, text);
         Ok(())
     }
 
@@ -270,9 +267,7 @@ impl Fenced {
         let Some(tell) = self.asked.take() else { return };
         let passed = verdict.is_ok();
         tell(verdict);
-        if let Some(commit) = self.commit.take() {
-            commit.release(passed);
-        }
+        self.commit.release(passed);
     }
 }
 
