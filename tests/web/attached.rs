@@ -223,6 +223,26 @@ async fn a_read_that_failed_is_no_empty_record() {
     assert!(guard.verify().await.unwrap());
 }
 
+/// The same of a list: whoever waits for it learns at once that the browser could not read.
+#[test]
+async fn a_list_that_failed_says_so_at_once() {
+    let name = fresh_name("unlisted");
+    let desk = Desk::at(&name).await;
+    let _guard = desk.hold().await;
+    let calm = Closure::<dyn Fn(Event)>::new(|event: Event| event.prevent_default());
+    desk.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
+    // The row exists.
+    let fails = "function () { return this.add(1, ['store']) }";
+    for read in ["getAll", "getAllKeys"] {
+        let failing = Replaced::in_database(&name, "IDBObjectStore", read, fails);
+        let listed = soon(desk.leases.list("")).await;
+        drop(failing);
+        let said = listed.unwrap_err().to_string();
+        assert!(said.contains("ConstraintError"), "{read}: {said}");
+    }
+    assert_eq!(soon(desk.leases.list("")).await.unwrap().len(), 1);
+}
+
 /// A page that is frozen in the middle of a transaction of its own would keep all others waiting just as well.
 #[test]
 async fn a_suspension_ends_what_the_context_itself_has_under_way() {

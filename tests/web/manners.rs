@@ -119,6 +119,25 @@ async fn nothing_is_thrown_at_the_page() {
     until(async || complaints.count.get() == 1).await;
 }
 
+/// As when the browser closes a connection by force, between the last answer and the end of the transaction.
+#[test]
+async fn a_list_that_is_aborted_after_its_last_answer_throws_nothing_at_the_page() {
+    let complaints = Complaints::listen();
+    let name = fresh_name("aborted list");
+    let store = IndexedDbStore::new(&name);
+    store.transact(acquire("k", 1), now(), LIMIT).await.unwrap();
+    let aborts = "function (...given) {
+        const request = original.apply(this, given);
+        request.addEventListener('success', () => this.transaction.abort());
+        return request;
+    }";
+    let aborted = Replaced::in_database(&format!("leasehold:{name}"), "IDBObjectStore", "getAllKeys", aborts);
+    assert_eq!(store.keys("").await.unwrap().len(), 1);
+    settle().await;
+    drop(aborted);
+    assert_eq!(complaints.count.get(), 0);
+}
+
 #[test]
 async fn transactions_leave_no_memory_behind() {
     let store = IndexedDbStore::new(&fresh_name("memory"));

@@ -9,7 +9,6 @@ use web_sys::IdbRequest;
 
 use super::{
     connection::Connection,
-    failure,
     pending::{Answer, Pending},
     rows,
     transaction::found,
@@ -38,25 +37,24 @@ fn list(connection: &Rc<Connection>, names: &Rc<Names>, only_used: bool) -> Resu
     // Answered last.
     let request = leases.get_all_keys()?;
     let (pending, answer) = Pending::new();
-    let (settled, listed, listing) = (Rc::clone(&pending), request.clone(), transaction.clone());
+    let (settled, listed) = (Rc::clone(&pending), request.clone());
     let (at, names) = (Rc::clone(connection), Rc::clone(names));
-    // It hears the `success` of the last read, or the `abort` of the transaction.
-    let handler = pending.handler(move |event| {
-        at.over(&listing);
-        settled.settle(match event.type_().as_str() {
-            "success" => names_of(&listed, records.as_ref()).map(|found| _ = names.replace(found)),
-            _ => Err(failure::of_abort(listing.error().as_ref().map(AsRef::as_ref), false)),
-        });
+    // It hears how the last read ended. The browser fires one of the two events, and none after it: the transaction may still be aborted
+    // when the handler has gone.
+    let handler = pending.handler(move |_| {
+        at.over(&transaction);
+        settled.settle(names_of(&listed, records.as_ref()).map(|found| _ = names.replace(found)));
     });
     request.set_onsuccess(Some(&handler));
-    transaction.set_onabort(Some(&handler));
+    request.set_onerror(Some(&handler));
     Ok(answer)
 }
 
 /// Keys of leases are strings; what else is there is ours, and no lease. It stands after them.
 fn names_of(request: &IdbRequest, records: Option<&IdbRequest>) -> Result<Vec<String>, StoreError> {
-    let keys = found(request)?.unchecked_into::<Array>();
+    // First: if this read failed, the browser says of the other one only that it was aborted.
     let records = records.map(found).transpose()?.map(JsCast::unchecked_into::<Array>);
+    let keys = found(request)?.unchecked_into::<Array>();
     let mut names = Vec::new();
     for at in 0..keys.length() {
         let text = records.as_ref().and_then(|records| records.get(at).as_string());
