@@ -38,7 +38,9 @@ impl Memory {
     }
 
     fn fault(&self, looks: bool) -> String {
-        let Some(next_fault) = &self.next_fault else { return String::new() };
+        // A store that was closed says so, whatever it would do otherwise.
+        let next_fault = self.next_fault.as_ref().filter(|_| self.inner.check().is_ok());
+        let Some(next_fault) = next_fault else { return String::new() };
         // Nothing that the face throws is a fault.
         let fault = next_fault.call1(&JsValue::NULL, &looks.into()).ok().and_then(|fault| fault.as_string());
         fault.unwrap_or_default()

@@ -55,7 +55,8 @@ impl MemoryStore {
         Self { room: Shared::new(room), closed: AtomicBool::new(false) }
     }
 
-    fn check(&self) -> Result<(), StoreError> {
+    /// Whether this handle is open.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));
         }

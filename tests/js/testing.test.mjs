@@ -106,6 +106,21 @@ test("a fault that was injected is kept for the next transaction: to list keys i
   await leases.close();
 });
 
+test("a manager that was closed says so at once, also if its store is silent", async () => {
+  const store = new FaultyStore();
+  const leases = await LeaseManager.open("closed", { store });
+  await leases.close();
+  for (const fault of ["stall", "fail", "refuse"]) {
+    store.failAlways(fault);
+    for (const ask of [() => leases.status("notes"), () => leases.list(), () => leases.acquire("notes")]) {
+      let code;
+      ask().catch((error) => (code = error.code));
+      await clock.advance(0);
+      assert.equal(code, "Closed", `${fault}: ${ask}`);
+    }
+  }
+});
+
 test("a lease says that it is shared from the call of downgrade() on, also if the store fails", async () => {
   for (const fault of ["loseReply", "silence", "refuse"]) {
     const store = new FaultyStore();
