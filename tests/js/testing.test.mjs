@@ -106,6 +106,19 @@ test("a fault that was injected is kept for the next transaction: to list keys i
   await leases.close();
 });
 
+test("a close that waits for a silent store ends at its time by the clock, also beside other managers", async () => {
+  const store = new FaultyStore();
+  const [leases, other] = [await LeaseManager.open("closing", { store }), await LeaseManager.open("closing", { store: "memory" })];
+  await Promise.all([leases.acquire("notes"), other.acquire("tasks")]);
+  store.failAlways("stall");
+  const began = clock.nowMs;
+  let took;
+  leases.close().then(() => (took = clock.nowMs - began));
+  await clock.advance(60_000);
+  assert.ok(took <= 10_000, `${took} ms`);
+  await other.close();
+});
+
 test("a manager that was closed says so at once, also if its store is silent", async () => {
   const store = new FaultyStore();
   const leases = await LeaseManager.open("closed", { store });

@@ -12,8 +12,8 @@ let timers = [];
 let lastId = 0;
 let wallAheadMs = 0;
 
-/** Lets everything happen that waits for no timer. A message ends the wait: test frameworks replace `setImmediate`, too. */
-const settle = () =>
+/** Resolves after everything that waits only for promises. A message does that: test frameworks replace `setImmediate`, too. */
+const message = () =>
   new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
@@ -22,6 +22,9 @@ const settle = () =>
     };
     port2.postMessage(0);
   });
+
+/** Lets everything happen that waits for no timer. Before the first message comes, a close() may have sent one of its own. */
+const settle = () => message().then(message);
 
 /** All that is asked for runs one after the other. @type {Promise<unknown>} */
 let queue = Promise.resolve();
