@@ -1,17 +1,19 @@
 //! One context that speaks to a store without a machine. Only here does the suite name operations and outcomes.
 
 use alloc::{format, string::String, vec::Vec};
-use core::{task::Poll, time::Duration};
+use core::{pin::pin, task::Poll, time::Duration};
 
-use futures::future::poll_fn;
+use futures::future::{poll_fn, select};
 
 use crate::machine::{
-    Acquire, Action, Answer, Applied, Batch, Beat, Key, Mode, Monotonic, Now, Operation, Outcome, Reply, RequestId,
-    SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind, StoreId, Token, Wall,
+    Acquire, Action, Answer, Applied, Batch, Beat, Ending, Key, Mode, Monotonic, Now, Operation, Outcome, Reply,
+    RequestId, SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind, StoreId, Token, Wall,
 };
 use crate::store::Store;
 
 pub(super) const LEASE_MS: u64 = 10_000;
+/// What each request says of itself.
+const INFO: &str = "\"contract\" \\ \u{e9}\u{1f98a}";
 /// More than a sound store takes for a transaction.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How often a transaction may say that it was not applied and should be tried again.
@@ -25,6 +27,8 @@ pub(super) struct Client<S> {
     granted: Vec<(Key, Token, RequestId)>,
     /// When its session was opened, if it was.
     opened_ms: Option<u64>,
+    /// Its latest heartbeat.
+    beat: u64,
     /// The latest request that a transaction carried.
     sent: u64,
     now_ms: u64,
@@ -51,6 +55,11 @@ impl Seen {
             Self::Granted(token) => *token,
             other => panic!("a free key is granted: {other:?}"),
         }
+    }
+
+    /// Whether all that a request said of itself is in the state of the record.
+    pub(super) fn tells_info(&self) -> bool {
+        matches!(self, Self::Status(.., whole) if whole.contains(&format!("{INFO:?}")))
     }
 
     /// The last token, and the first tokens of the grants.
@@ -102,6 +111,7 @@ impl<S: Store> Client<S> {
             sent: 0,
             granted: Vec::new(),
             opened_ms: None,
+            beat: 1,
             now_ms: 1_000_000,
             id: None,
             peers: Vec::new(),
@@ -150,8 +160,7 @@ impl<S: Store> Client<S> {
 
     fn ask_as(&mut self, key: &str, request: u64, mode: Mode) -> Operation {
         self.requests = self.requests.max(request);
-        let info = String::from("\"contract\" \u{1f98a}");
-        let acquire = Acquire { info, mode, ..Acquire::new(RequestId(request), request) };
+        let acquire = Acquire { info: INFO.into(), mode, ..Acquire::new(RequestId(request), request) };
         self.operation(key, Action::Acquire(acquire))
     }
 
@@ -204,14 +213,19 @@ impl<S: Store> Client<S> {
         if vouches { (opened_ms + LEASE_MS / 2).saturating_sub(self.now_ms) } else { 0 }
     }
 
-    /// One transaction. What was certainly not applied is tried again, as a machine does.
+    /// One transaction.
     pub(super) async fn run(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<Seen> {
         let mut batch = Batch::new(self.me, operations.into_iter().collect());
         if let Some(opened_ms) = self.opened_ms {
             batch.sure_ms = self.sure_ms(&batch, opened_ms);
-        } else {
-            let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
-            batch.step = SessionStep::Open { beat, instance: String::new() };
+        }
+        self.commit(batch).await
+    }
+
+    /// Opens the session, if it is not open yet. What was certainly not applied is tried again, as a machine does.
+    async fn commit(&mut self, mut batch: Batch) -> Vec<Seen> {
+        if self.opened_ms.is_none() {
+            batch.step = SessionStep::Open { beat: self.heartbeat(), instance: String::new() };
         }
         for _ in 0..TRIES {
             match self.transact(&batch).await {
@@ -229,6 +243,44 @@ impl<S: Store> Client<S> {
             }
         }
         panic!("a sound store answers: {TRIES} times it said that nothing was applied and that trying again may help");
+    }
+
+    fn heartbeat(&self) -> Beat {
+        Beat { beat: self.beat, lease_ms: LEASE_MS, ..Beat::default() }
+    }
+
+    /// A heartbeat, as a transaction without any operation. Returns its number.
+    pub(super) async fn beat(&mut self) -> u64 {
+        self.beat += 1;
+        self.commit(Batch { step: SessionStep::Beat(self.heartbeat()), ..Batch::new(self.me, Vec::new()) }).await;
+        self.beat
+    }
+
+    /// Ends its session, by a transaction without any operation.
+    pub(super) async fn leave(&mut self) {
+        self.commit(Batch { step: SessionStep::Close, ..Batch::new(self.me, Vec::new()) }).await;
+    }
+
+    /// Asks for a key, and in the same transaction ends another session if that was not heard since this beat.
+    pub(super) async fn acquire_from(&mut self, session: SessionId, beat: u64, key: &str) -> Seen {
+        let (ends, ask) = (Vec::from([Ending { session, beat: Some(beat) }]), self.ask_next(key));
+        self.commit(Batch { ends, ..Batch::new(self.me, Vec::from([ask])) }).await.swap_remove(0)
+    }
+
+    /// A transaction that nobody awaits any more after this many steps of the others.
+    pub(super) async fn run_and_drop(&mut self, operations: impl IntoIterator<Item = Operation>, steps: usize) {
+        let batch = Batch::new(self.me, operations.into_iter().collect());
+        self.sent = self.requests;
+        select(self.store.transact(batch, self.now(), LIMIT), pin!(pause(steps))).await;
+    }
+
+    /// The names of the keys that begin like this; `None` if the store cannot list keys.
+    pub(super) async fn keys(&self, prefix: &str) -> Option<Vec<String>> {
+        match self.store.keys(prefix).await {
+            Ok(keys) => Some(keys.iter().map(|key| key.as_str().into()).collect()),
+            Err(error) if error.kind == StoreErrorKind::Unsupported => None,
+            Err(error) => panic!("a sound store lists its keys: {error}"),
+        }
     }
 
     pub(super) async fn acquire(&mut self, key: &str) -> Seen {

@@ -9,10 +9,11 @@
 
 mod at_once;
 mod client;
+mod dropped;
 mod threads;
 mod unreadable;
 
-use alloc::vec::Vec;
+use alloc::{borrow::ToOwned, format, vec::Vec};
 
 use super::Store;
 use crate::machine::{StoreClock, Token};
@@ -21,6 +22,7 @@ pub use at_once::{
     batches_at_once_are_seen_whole, transactions_at_once_exclude_each_other, transactions_at_once_lose_no_update,
 };
 use client::{Client, LEASE_MS, Seen};
+pub use dropped::a_dropped_transaction_is_whole_or_nothing;
 pub use threads::in_threads;
 pub use unreadable::unreadable;
 
@@ -66,6 +68,9 @@ pub async fn all<S: Store>(open: impl AsyncFn() -> S) {
     transactions_at_once_exclude_each_other(&open).await;
     transactions_at_once_lose_no_update(&open).await;
     batches_at_once_are_seen_whole(&open).await;
+    sessions_live_by_heartbeats_until_they_end(&open).await;
+    keys_are_listed_by_what_they_begin_with(&open).await;
+    a_dropped_transaction_is_whole_or_nothing(&open).await;
     a_closed_handle_says_so(&open).await;
 }
 
@@ -73,10 +78,13 @@ pub async fn all<S: Store>(open: impl AsyncFn() -> S) {
 pub async fn committed_is_seen_by_a_second_connection<S: Store>(open: impl AsyncFn() -> S) {
     let (mut one, mut other) = (Client::new(open().await, 1), Client::new(open().await, 2));
     let token = one.acquire("x1").await.token();
-    let (last_token, tokens) = other.inspect("x1").await.status();
+    let seen = other.inspect("x1").await;
+    let tells_info = seen.tells_info();
+    let (last_token, tokens) = seen.status();
     assert_eq!(tokens.len(), 1, "a second connection sees the grant: answer only after the transaction was committed");
     assert_eq!(tokens[0], token, "and its token");
     assert!(last_token > token, "and that its block is reserved");
+    assert!(tells_info, "a text is kept as it is: each row may hold any character");
     let third = Client::new(open().await, 3).acquire("x1").await;
     assert_eq!(third, Seen::Busy, "a third connection is refused");
 }
@@ -160,6 +168,45 @@ pub async fn the_store_keeps_its_id<S: Store>(open: impl AsyncFn() -> S) {
         assert_eq!(*first.get_or_insert(id), id, "the store keeps its id: all connections name it by the same");
         client.close().await;
     }
+}
+
+/// A session lives as long as its context sends heartbeats, and its row goes when it ends: by others who saw it silent, or by its own
+/// context. Heartbeats and ends are transactions without any operation.
+pub async fn sessions_live_by_heartbeats_until_they_end<S: Store>(open: impl AsyncFn() -> S) {
+    const ENDED: &str =
+        "a session that has ended leaves its keys to others: delete the rows that `take_changed` names without a text";
+    let (mut one, mut other) = (Client::new(open().await, 40), Client::new(open().await, 41));
+    one.acquire("lives").await.token();
+    let (first, second) = (1, one.beat().await);
+    assert_eq!(
+        other.acquire_from(one.session(), first, "lives").await,
+        Seen::Busy,
+        "a heartbeat is written, although its transaction has no operation: otherwise others take a living context for dead"
+    );
+    let taken = other.acquire_from(one.session(), second, "lives").await;
+    assert!(matches!(taken, Seen::Granted(_)), "{ENDED}: {taken:?}");
+    other.leave().await;
+    let taken = Client::new(open().await, 42).acquire("lives").await;
+    assert!(matches!(taken, Seen::Granted(_)), "{ENDED}, although its transaction has no operation: {taken:?}");
+}
+
+/// A list has the keys that begin exactly with the given text, if the store can list keys: each character stands for itself alone.
+pub async fn keys_are_listed_by_what_they_begin_with<S: Store>(open: impl AsyncFn() -> S) {
+    const BEGIN: &str = "List_%*?[a]\\'";
+    let mut client = Client::new(open().await, 43);
+    let within = ["", "\u{0}", "a", "\u{e9}\u{1f98a}"].map(|end| format!("{BEGIN}{end}"));
+    let beside = ["list_%*?[a]\\'", "ListAB*?[a]\\'", "List_%CD[a]\\'", "List_%*?a\\'", "List_%*?[a]'"];
+    let asks: Vec<_> = within.iter().map(|name| client.ask_next(name)).collect();
+    client.run(asks).await;
+    let asks: Vec<_> = beside.iter().map(|name| client.ask_next(name)).collect();
+    client.run(asks).await;
+    let Some(found) = client.keys(BEGIN).await else { return };
+    assert_eq!(found, within, "a list has all keys that begin with the given text, and no others, in order");
+    assert_eq!(
+        client.keys("list_%*?[a]\\'").await,
+        Some(Vec::from([beside[0].to_owned()])),
+        "capitals differ from small letters"
+    );
 }
 
 /// Closing one handle closes no other.

@@ -43,6 +43,16 @@ pub(crate) enum Habit {
     AnswersAtOnce,
     /// Wrong: it does so in the midst of a transaction that yields.
     InterruptsAtOnce,
+    /// Wrong: a transaction without operations does nothing, so no heartbeat is written.
+    SkipsHeartbeats,
+    /// Wrong: no row is ever deleted.
+    KeepsRows,
+    /// Wrong: it has one byte for each character of a text.
+    KeepsAscii,
+    /// Wrong: a list takes capitals for small letters.
+    ListsAnyCase,
+    /// Wrong: under its lock it yields between two rows that it writes, and rolls nothing back if it is dropped there.
+    WritesRowByRow,
     /// Under a lock, and with one monotonic clock for everybody: deadlines stand in the texts of sessions.
     TrustsItsClock,
 }
@@ -148,6 +158,13 @@ impl ShelfStore {
 
     fn write(&self, changed: Vec<(Row, Option<String>)>) {
         for (row, text) in changed {
+            if self.habit == Habit::KeepsRows && text.is_none() {
+                continue;
+            }
+            let text = match self.habit {
+                Habit::KeepsAscii => text.map(|text| text.replace(|letter: char| !letter.is_ascii(), "?")),
+                _ => text,
+            };
             self.shelf.put_row(&row, text);
             self.shelf.writes.fetch_add(1, Relaxed);
         }
@@ -168,6 +185,12 @@ impl ShelfStore {
                 return Err(StoreError::transient("somebody else wrote meanwhile"));
             }
             Habit::AnswersEarly => self.own.late.lock().unwrap().extend(changed),
+            Habit::WritesRowByRow => {
+                for row in changed {
+                    self.write(vec![row]);
+                    pause().await;
+                }
+            }
             _ => self.write(changed),
         }
         Ok(reply)
@@ -216,6 +239,10 @@ impl Store for ShelfStore {
         let late = std::mem::take(&mut *self.own.late.lock().unwrap());
         self.write(late);
         match self.habit {
+            Habit::SkipsHeartbeats if batch.operations.is_empty() => {
+                let (store, robbed, peers, answers) = (self.id(), None, vec![], vec![]);
+                Ok(Reply { store, robbed, peers, answers })
+            }
             Habit::Races | Habit::Blocks | Habit::Compares => self.run(&batch, now).await,
             Habit::LocksEachKey => self.each_key(batch, now).await,
             Habit::AnswersAtOnce => self.at_once(&batch, now),
@@ -228,6 +255,14 @@ impl Store for ShelfStore {
 
     fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
         matches!(self.habit, Habit::AnswersAtOnce | Habit::InterruptsAtOnce).then(|| self.at_once(batch, now))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let texts = self.shelf.texts.lock().unwrap();
+        let as_listed =
+            |text: &str| if self.habit == Habit::ListsAnyCase { text.to_lowercase() } else { text.to_owned() };
+        let keys = texts.keys().filter_map(|name| Key::new(name.strip_prefix("lease:")?).ok());
+        Ok(keys.filter(|key| as_listed(key.as_str()).starts_with(&as_listed(prefix))).collect())
     }
 
     async fn close(&self) {
