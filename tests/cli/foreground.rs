@@ -1,6 +1,6 @@
 //! Who gets the terminal, and how it is set afterwards.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use nix::sys::signal::{Signal, kill};
 
@@ -21,6 +21,49 @@ fn a_command_that_did_not_ask_for_the_terminal_does_not_get_it_by_cont() {
     kill(holder(&scratch), Signal::SIGCONT).unwrap();
     typist.types("hello\n");
     typist.sees("reader got hello");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// A script that asks for the terminal under a lease of its own.
+fn nested(scratch: &Scratch) {
+    let command = "leasehold run k -- sh -c 'echo ask > /dev/tty; read line < /dev/tty; echo got $line'; exit $?\n";
+    fs::write(scratch.0.join("nested"), command).unwrap();
+}
+
+/// The outer leasehold keeps the terminal, because a pipe takes what its command writes. So the inner one, whose command asks for the
+/// terminal, does not have it.
+#[test]
+fn a_command_under_several_leases_gets_the_terminal_when_it_asks() {
+    for outer in ["leasehold run i --", "leasehold run i -- leasehold run j --"] {
+        let scratch = Scratch::new();
+        nested(&scratch);
+        let script = format!("answer=$({outer} sh nested); echo code $?, $answer; read line; echo outer $line");
+        let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
+        typist.sees("ask");
+        typist.types("hello\n");
+        typist.sees("code 0, got hello");
+        typist.types("again\n");
+        typist.sees("outer again");
+        assert_eq!(typist.ends(), 0);
+    }
+}
+
+/// The shell gives the terminal to the outer leasehold, which has no command that is stopped.
+#[test]
+fn a_command_under_two_leases_gets_the_terminal_in_the_foreground() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    nested(&scratch);
+    let script = "exec bash -c 'set -m; leasehold run i -- sh nested & read go; fg; echo over'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
+    typist.types("go\n");
+    typist.sees("leasehold run i");
+    typist.types("hello\n");
+    typist.sees("got hello");
     typist.sees("over");
     assert_eq!(typist.ends(), 0);
 }

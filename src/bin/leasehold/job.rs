@@ -20,6 +20,28 @@ pub(crate) fn is_of_the_shell(group: Pid) -> bool {
     matches!(starter(), Starter::Process { group: its, .. } if its == group)
 }
 
+/// Whether this process runs under another leasehold, or under several, one of which is in this process group. Each of them gives the
+/// terminal to its command if that asks for it.
+pub(crate) fn is_under_leasehold_in(group: Pid) -> bool {
+    let mut below = (getpgrp(), getppid());
+    while let Starter::Process { process, group: its } = starter_of(below)
+        && is_leasehold(process)
+    {
+        if its == group {
+            return true;
+        }
+        let Some(parent) = parent_of(process) else { return false };
+        below = (its, parent);
+    }
+    false
+}
+
+/// Whether this process runs the same program. Where the system does not tell, the answer is no.
+fn is_leasehold(process: Pid) -> bool {
+    let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
+    program(&process.to_string()).is_some_and(|its| program("self") == Some(its))
+}
+
 /// The closest ancestor in another process group.
 enum Starter {
     Process {
@@ -32,7 +54,11 @@ enum Starter {
 }
 
 fn starter() -> Starter {
-    let (own, mut process) = (getpgrp(), getppid());
+    starter_of((getpgrp(), getppid()))
+}
+
+/// The starter of a process in this group, with this parent.
+fn starter_of((own, mut process): (Pid, Pid)) -> Starter {
     loop {
         match getpgid(Some(process)) {
             _ if process.as_raw() <= 0 => return Starter::Nobody,

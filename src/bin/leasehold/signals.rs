@@ -8,7 +8,10 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use nix::sys::signal::{Signal, raise};
+use nix::{
+    sys::signal::{Signal, kill, raise},
+    unistd::Pid,
+};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::codes::Failure;
@@ -168,6 +171,13 @@ impl Signals {
 pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     let refused = |why| Failure::system(format!("cannot handle SIGTTIN: {why}"));
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)
+}
+
+/// Stops this process group, as the kernel stops one that reads from a terminal of another group. Whoever gives it the terminal continues
+/// it.
+pub(crate) fn ask_for_terminal() {
+    // It cannot fail: the signal is valid, and this process may signal its own group.
+    let _ = kill(Pid::from_raw(0), Signal::SIGTTIN);
 }
 
 /// Stops this process, as TSTP does that nobody listens for. It returns when the process is continued.

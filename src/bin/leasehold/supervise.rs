@@ -222,8 +222,8 @@ impl<'a> Supervisor<'a> {
         self.stopped = true;
         self.has_shell = job::can_be_continued();
         self.wants_terminal = self.terminal.is_some() && matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
-            return self.go_on();
+        if self.wants_terminal && self.gets_terminal() {
+            return;
         }
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
         if self.wants_terminal && !ours && !self.has_shell {
@@ -242,9 +242,24 @@ impl<'a> Supervisor<'a> {
     }
 
     fn go_on_in_foreground(&mut self) {
-        if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
-            self.go_on();
+        if self.wants_terminal {
+            self.gets_terminal();
         }
+    }
+
+    /// Whether the command gets the terminal that it asks for. If an outer leasehold has the terminal, that one finds this one stopped by
+    /// TTIN, gives it the terminal, and continues it.
+    fn gets_terminal(&mut self) -> bool {
+        let Some(terminal) = &self.terminal else { return false };
+        if terminal.is_ours() {
+            self.go_on();
+            return true;
+        }
+        let is_asked = terminal.is_of_outer_leasehold();
+        if is_asked {
+            signals::ask_for_terminal();
+        }
+        is_asked
     }
 
     /// When the shell of a stopped job ends, the kernel sends the job HUP and CONT, because nobody could continue it. Here the kernel sends

@@ -79,6 +79,11 @@ impl Terminal {
         tcgetpgrp(&self.tty) == Ok(self.own)
     }
 
+    /// Whether another leasehold has it, and this one runs under that.
+    pub(crate) fn is_of_outer_leasehold(&self) -> bool {
+        tcgetpgrp(&self.tty).is_ok_and(job::is_under_leasehold_in)
+    }
+
     /// Whether it was given, and nobody gave it back.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.given && !self.is_ours()
