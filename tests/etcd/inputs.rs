@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Client, Permission, PermissionType};
+use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use leasehold::{
     AcquireError, LeaseManager, Mode, StoreError,
     executor::{TokioExecutor, process_clock},
@@ -19,7 +19,9 @@ use crate::{
     address_of, connect,
     contract::client,
     faults::ask,
-    manager, proxy_before,
+    manager,
+    port::free_port,
+    proxy_before,
     server::{self, Server},
 };
 
@@ -61,7 +63,7 @@ async fn without_the_feature_an_address_with_tls_is_refused_and_the_error_names_
 
 #[tokio::test]
 async fn a_server_that_is_down_may_come_back() {
-    let error = refusal(&format!("etcd://127.0.0.1:{}", crate::port::free_port())).await;
+    let error = refusal(&format!("etcd://127.0.0.1:{}", free_port())).await;
     assert!(error.retry, "{error}");
     assert!(error.message.contains("127.0.0.1"), "{error}");
 }
@@ -206,6 +208,31 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         guard.release().await.unwrap();
+    });
+}
+
+/// Whoever can help has to know of the password. That one of the servers is down may well be known.
+#[test]
+fn a_refused_password_is_told_although_another_server_is_down() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        enable_users(&mut client(&server.address()).await).await;
+        let (proxy, down) = (proxy_before(&server.address()), free_port());
+        let address = format!("etcd://worker:p%40ss@127.0.0.1:{},127.0.0.1:{down}", proxy.port);
+        let store = EtcdStore::connect(&address).await.unwrap();
+        let root = ConnectOptions::new().with_user("root", "secret");
+        let mut root = Client::connect([format!("127.0.0.1:{}", server.port)], Some(root)).await.unwrap();
+        root.user_change_password("worker", "another").await.unwrap();
+        proxy.cut();
+        // The connection that was cut is used once more.
+        drop(store.transact(ask(1), process_clock(), BUSY).await);
+        for _ in 0..4 {
+            let error = store.transact(ask(1), process_clock(), BUSY).await.expect_err("nobody lets it in");
+            assert!(error.retry && error.message.contains("refused the user or the password"), "{error}");
+        }
     });
 }
 

@@ -8,6 +8,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    vec,
     vec::Vec,
 };
 
@@ -42,25 +43,24 @@ pub(super) struct Servers {
     closed: AtomicBool,
     /// Whether the latest call had too little time.
     is_late: AtomicBool,
-    /// For each server, whether it has refused this program for good since the program last connected to any of them.
-    refusals: Vec<AtomicBool>,
+    /// How each server has refused this program for good, if it has since the program last connected to any of them.
+    refusals: Mutex<Vec<Option<StoreError>>>,
 }
 
 impl Servers {
     /// Connects to the first server that answers.
     pub(super) async fn connect(address: Address, probe: Vec<u8>, deadline: Instant) -> Result<Self, StoreError> {
-        let (clients, many) = (address.hosts.iter().map(|_| None).collect(), address.hosts.len());
-        let refusals = address.hosts.iter().map(|_| AtomicBool::new(false)).collect();
+        let many = address.hosts.len();
         let servers = Self {
             address,
             probe,
-            clients: Mutex::new(clients),
+            clients: Mutex::new(vec![None; many]),
             current: AtomicUsize::new(0),
             cluster: AtomicU64::new(0),
             revision: AtomicI64::new(0),
             closed: AtomicBool::new(false),
             is_late: AtomicBool::new(false),
-            refusals,
+            refusals: Mutex::new(vec![None; many]),
         };
         let mut failure = None;
         for _ in 0..many {
@@ -94,6 +94,11 @@ impl Servers {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nothing panics under the lock, so a poisoned one guards sound refusals.
+    fn refusals(&self) -> MutexGuard<'_, Vec<Option<StoreError>>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the connections. A later call opens one that ends with the call.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -118,11 +123,11 @@ impl Servers {
                 let mut clients = self.clients();
                 clients[at] = (!self.closed.load(Relaxed)).then(|| client.clone());
                 drop(clients);
-                self.refusals.iter().for_each(|refuses| refuses.store(false, Relaxed));
+                self.refusals().fill(None);
                 Ok((at, client))
             }
             Err(failure) => {
-                self.refusals[at].store(!failure.error.retry, Relaxed);
+                self.refusals()[at] = (!failure.error.retry).then(|| failure.error.clone());
                 self.turn_from(at);
                 // It only asked to read.
                 Err(Failure { in_doubt: false, ..failure })
@@ -201,13 +206,18 @@ impl Servers {
         }
     }
 
-    /// Makes the error one that is worth a retry, unless all servers have refused for good: another server may be back soon, and a lasting
-    /// error would cost the leases.
+    /// What one server is sure of is told, rather than that another one is down. But unless all servers have refused for good, the error is
+    /// worth a retry: another server may be back soon, and a lasting error would cost the leases.
     fn while_others_may_answer(&self, failure: Failure) -> Failure {
-        if failure.error.retry || self.refusals.iter().all(|refuses| refuses.load(Relaxed)) {
+        let refusals = self.refusals();
+        let Some(refusal) = refusals.iter().flatten().next() else { return failure };
+        if refusals.iter().all(Option::is_some) {
             return failure;
         }
-        Failure { error: StoreError::transient(failure.error.message), ..failure }
+        let message = refusal.message.clone();
+        let error =
+            if failure.error.retry { StoreError { message, ..failure.error } } else { StoreError::transient(message) };
+        Failure { error, ..failure }
     }
 
     /// Makes a call, once.
