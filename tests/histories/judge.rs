@@ -207,6 +207,13 @@ impl<W: Witness> Judge<W> {
         }
     }
 
+    /// The holder of this grant gave it back: whoever used it must have stopped believing before.
+    pub(crate) fn was_given_back(&mut self, key: usize, grant: u64) {
+        if self.is_believed(key, grant) {
+            self.wrong.push(format!("{grant} of k{key} is believed in although its holder has given it back"));
+        }
+    }
+
     /// A context may be told from now on that it lost what it holds, for this reason.
     pub(crate) fn may_lose(&mut self, context: u64, reason: LostReason) {
         self.losses.push((context, reason));

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use leasehold::{
-    Mode,
-    machine::{Action, BLOCK, Batch, Grant, Key, Record, SessionId, TokenBlock, Way},
+    Mode, Token,
+    machine::{
+        Acquire, Action, BLOCK, Batch, Beat, Grant, Key, Now, Operation, Record, Records, RequestId, SessionId,
+        SessionStep, StoreClock, StoreId, StoreNow, TokenBlock, Waiter, Way,
+    },
 };
 
 /// The memory of one key.
@@ -104,7 +107,7 @@ impl Ghost {
         let before = std::mem::replace(&mut self.record, record.clone());
         for old in &before.grants {
             if !self.has(first(old)) {
-                let end = how_it_ended(old, key, record, commit);
+                let end = how_it_ended(old, key, (&before, record), commit);
                 let end = end.ok_or_else(|| format!("{old:?} went without a reason"))?;
                 ended.push((first(old), end));
             }
@@ -168,8 +171,14 @@ fn is_sound(record: &Record) -> Result<(), String> {
 }
 
 /// Who may take a grant out of the record: its holder, a thief, an upgrade; or its session has ended.
-fn how_it_ended(old: &Grant, key: &Key, record: &Record, commit: &Commit<'_>) -> Option<End> {
+fn how_it_ended(old: &Grant, key: &Key, (before, record): (&Record, &Record), commit: &Commit<'_>) -> Option<End> {
     let own = commit.batch.session == old.holder;
+    // A transaction may upgrade the grant by one operation, and withdraw the upgrade by the next. A release follows, at the latest in the
+    // next transaction if this one had no room for it.
+    let upgrades = |request| {
+        let is_it = |waiter: &Waiter| (waiter.holder, waiter.request) == (old.holder, request);
+        before.queue.iter().any(|waiter| is_it(waiter) && waiter.upgrades == Some(old.block.first))
+    };
     let mut ends = commit.batch.operations.iter().filter_map(|operation| match &operation.action {
         // It gives up what an earlier attempt got.
         Action::AcquireAll(asks) => {
@@ -181,7 +190,9 @@ fn how_it_ended(old: &Grant, key: &Key, record: &Record, commit: &Commit<'_>) ->
             let named = *token == old.block.first || *request == old.request;
             (own && named).then_some(End::ByItsHolder)
         }
-        Action::Withdraw { request } => (own && *request == old.request).then_some(End::ByItsHolder),
+        Action::Withdraw { request } => {
+            (own && (*request == old.request || upgrades(*request))).then_some(End::ByItsHolder)
+        }
         Action::Acquire(ask) => (ask.way == Way::Steal).then_some(End::Stolen),
         _ => None,
     });
@@ -208,4 +219,60 @@ fn is_moved_by(old: &Grant, grant: &Grant, key: &Key, batch: &Batch) -> bool {
         },
         _ => false,
     })
+}
+
+/// A context shares a key with one that has fallen silent, and waits to hold it alone. It ends that session, which upgrades its lease, and
+/// gives up. Its transactions are small, so the release comes with the next one.
+#[test]
+fn a_lease_may_go_with_the_withdrawal_of_its_upgrade() {
+    let mut world = Small::new();
+    let (ask, upgrade) = (Acquire::new(RequestId(1), 1), RequestId(2));
+    let ask = Acquire { mode: Mode::Shared, wait: true, ..ask };
+    let token = [SILENT, ME].map(|session| world.granted(session, &ask))[1];
+    let way = Way::Upgrade { token, request: ask.request };
+    world.commit(ME, vec![Action::Acquire(Acquire { request: upgrade, mode: Mode::Exclusive, way, ..ask })]).unwrap();
+    let end = Action::End { target: SILENT, beat: 1 };
+    let ended = world.commit(ME, vec![end, Action::Withdraw { request: upgrade }]).unwrap();
+    assert_eq!(ended[1], (token.as_u64(), End::ByItsHolder));
+}
+
+const ME: SessionId = SessionId(1);
+const SILENT: SessionId = SessionId(2);
+
+/// A store with one key, and its ghost.
+struct Small {
+    records: Records,
+    ghost: Ghost,
+}
+
+impl Small {
+    fn new() -> Self {
+        Self { records: Records::whole(StoreId(1)), ghost: Ghost::default() }
+    }
+
+    fn granted(&mut self, session: SessionId, ask: &Acquire) -> Token {
+        let beat = Beat { beat: 1, lease_ms: 20_000, ..Beat::default() };
+        let open = Batch::new(session, Vec::new());
+        let open = Batch { step: SessionStep::Open { beat, instance: String::new() }, ..open };
+        open.apply(&mut self.records, StoreNow::new(StoreClock::Observed, Now::default()));
+        self.commit(session, vec![Action::Acquire(ask.clone())]).unwrap();
+        let record = self.records.peek(&key()).unwrap();
+        record.grants.iter().find(|grant| grant.holder == session).unwrap().block.first
+    }
+
+    fn commit(&mut self, session: SessionId, actions: Vec<Action>) -> Result<Vec<(u64, End)>, String> {
+        let operations = actions.into_iter().map(|action| Operation { key: key(), action }).collect();
+        let batch = Batch::new(session, operations);
+        batch.apply(&mut self.records, StoreNow::new(StoreClock::Observed, Now::default()));
+        let (records, mut ended) = (&self.records, Vec::new());
+        let is_there = |session| records.session(session).is_some();
+        let commit = Commit { batch: &batch, gone: &BTreeSet::new(), is_there: &is_there };
+        let idle = Record::default();
+        self.ghost.commit(&key(), records.peek(&key()).unwrap_or(&idle), &commit, &mut ended)?;
+        Ok(ended)
+    }
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
 }

@@ -179,7 +179,7 @@ impl Oracle {
         let mut seen = self.seen.lock().unwrap();
         for &(key, grant, end) in grants {
             match end {
-                End::ByItsHolder => {}
+                End::ByItsHolder => seen.judge.was_given_back(key, grant),
                 End::Upgraded => seen.judge.was_upgraded(key, grant),
                 End::Stolen => seen.judge.was_stolen(key, grant),
                 // When its session ended it was judged.
