@@ -79,7 +79,7 @@ impl Contest {
         self.trip = trip;
         self.has_reserved |= wrote && is_free && self.reserves();
         let pauses = !is_free || (self.tries > AT_ONCE && !self.may_reserve);
-        let pause = if pauses { pause(self.pauses) } else { Duration::ZERO };
+        let pause = if pauses { pause(self.pauses, trip) } else { Duration::ZERO };
         if Instant::now() + pause + self.trip.max(LEAST_TRIP) >= deadline {
             return false;
         }
@@ -103,9 +103,32 @@ fn reservation_ms(trip: Duration) -> u64 {
     u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
-/// A random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`].
-pub(super) fn pause(earlier: u32) -> Duration {
-    let longest = (1_000_u64 << earlier.min(10)).min(LONGEST_PAUSE_MS * 1_000);
+/// A random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`], or to four times the
+/// `trip` of the last answer. If answers are slow because a crowd keeps the machine busy, the crowd must leave the maker of the
+/// reservation time for its attempt.
+pub(super) fn pause(earlier: u32, trip: Duration) -> Duration {
+    let limit =
+        Duration::from_millis(LONGEST_PAUSE_MS).max(trip.saturating_mul(4)).min(Duration::from_millis(LONGEST_MS));
+    let longest = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX).min(1_000 << earlier.min(10));
     let micros = u64::try_from(setup::fresh_id().0 % u128::from(longest)).unwrap_or_default();
     Duration::from_micros(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a machine that answers slowly because it is busy, a crowd that asks every few ms would take the time that the maker of the
+    /// reservation needs.
+    #[test]
+    fn who_is_answered_slowly_pauses_for_longer() {
+        let longest = |trip_ms| (0..200).map(|_| pause(10, Duration::from_millis(trip_ms))).max().unwrap();
+        assert!(longest(1) <= Duration::from_millis(32));
+        assert!(longest(100) > Duration::from_millis(200) && longest(100) <= Duration::from_millis(400));
+        assert!(longest(60_000) <= Duration::from_millis(1_000), "no reservation lasts longer");
+        assert!(
+            (0..200).all(|_| pause(0, Duration::from_secs(1)) <= Duration::from_millis(1)),
+            "the first pause is short"
+        );
+    }
 }

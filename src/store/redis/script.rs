@@ -111,7 +111,7 @@ impl RedisScript {
         let mut view = View::new(&self.place.memory);
         for tries in 0..TRIES {
             if tries > AT_ONCE {
-                sleep(pause(tries - AT_ONCE)).await;
+                sleep(pause(tries - AT_ONCE, self.place.pace.trip())).await;
             }
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);
