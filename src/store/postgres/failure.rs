@@ -178,8 +178,10 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
 /// None of these hosts answered, or none of those that did can be used.
 fn of_nobody(said: &str, hosts: &[&str]) -> StoreError {
     if said.starts_with("invalid configuration") {
+        // Users of libpq expect that the client finds the password there.
+        let unread = if said.contains("password missing") { "; PGPASSWORD and .pgpass are not read" } else { "" };
         let message = format!(
-            "the URL of the database is incomplete: {said}; write it like postgres://user:password@host/database"
+            "the URL of the database is incomplete: {said}; write it like postgres://user:password@host/database{unread}"
         );
         return StoreError::permanent(StoreErrorKind::Unsupported, message);
     }
@@ -299,4 +301,18 @@ pub(super) fn no_row(names: &Names) -> StoreError {
         names.plain_table("store")
     );
     StoreError::permanent(StoreErrorKind::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_password_is_answered_with_where_it_belongs() {
+        let error = of_nobody("invalid configuration: password missing", &["h"]);
+        assert!(!error.retry, "{error}");
+        for word in ["postgres://user:password@host/database", "PGPASSWORD", ".pgpass"] {
+            assert!(error.message.contains(word), "{error}");
+        }
+    }
 }

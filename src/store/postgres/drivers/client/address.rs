@@ -103,6 +103,8 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
             "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call PostgresStoreBuilder::prefix"
         } else if said.contains("sslmode") {
             "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one"
+        } else if url.rsplit_once('?').is_some_and(|(_, query)| query.contains('@')) {
+            "percent-encode each @ as %40 and each ? as %3F in the user, the password and the parameters"
         } else {
             "write it like postgres://user@host/database"
         };
@@ -163,6 +165,7 @@ mod tests {
             "postgres://u:se?sslmode=require@h/d",
             "postgres://u:hunter2@ter2@h/d",
             "postgres://u:hunter2@te/r2@h/d?sslmode=require",
+            "postgres://u:hunter2@te/r2?@h/d",
         ] {
             let error = Address::read(url, true).unwrap_err().message;
             assert!(error.contains("%40") && !error.contains("hunter2"), "{url}: {error}");
