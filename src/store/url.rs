@@ -62,7 +62,7 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 ///
 /// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. With PostgreSQL,
 /// `?signals=off` turns signals off, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode.
-/// The path of a file is used as written, without percent-decoding.
+/// The path of a file is used as written, without percent-decoding, and ends at the first `?`.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and any error from opening that store.
@@ -215,8 +215,8 @@ impl<'a> Named<'a> {
         let name = other.split('=').next().unwrap_or_default();
         // What is no plain name may be a part of a password.
         let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
-        let name = if is_plain { name } else { "like this" };
-        let remedy = if known.is_empty() { "leave it out" } else { "the only one is prefix" };
+        let name = if is_plain { name } else { "…" };
+        let remedy = if known.is_empty() { "leave it out" } else { "the only one is prefix, and no path has a ?" };
         Err(refused(format!("a URL of {}: has no parameter {name:?}; {remedy}", self.scheme)))
     }
 
@@ -395,10 +395,10 @@ mod tests {
 
     #[test]
     fn parameters_that_nobody_knows_are_refused_by_name() {
-        let durable = refusal("memory:?durable=yes");
-        assert!(durable.contains("\"durable\"") && !durable.contains("prefix"), "{durable}");
+        assert!(refusal("memory:?durable=yes").ends_with("no parameter \"durable\"; leave it out"));
         assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
+        assert!(!cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:a?b").contains("no path has a ?"));
         assert!(refusal("memory:shared").contains("no name"));
         assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix is given twice"));
     }
