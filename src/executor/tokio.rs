@@ -72,10 +72,7 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokioExecutor {
-    made_in: Option<Handle>,
     home: Arc<Home>,
-    /// The other runtime that used it last.
-    away: Arc<Away>,
     /// If set, the place to use, wherever the executor is called.
     bound_to: Option<Arc<Place>>,
 }
@@ -83,7 +80,11 @@ pub struct TokioExecutor {
 /// The runtime of the first request, which has timers. Once it has ended, the runtime of the next request takes its place.
 #[derive(Debug, Default)]
 struct Home {
+    /// The runtime in which the executor was made.
+    made_in: Option<Handle>,
     place: Arc<Place>,
+    /// The other runtime that used it last.
+    away: Away,
     /// The runtime that was last found to have no timers. It is not asked again, because tokio panics each time.
     timeless: Mutex<Option<Id>>,
     early: Mutex<Early>,
@@ -147,7 +148,8 @@ const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would reach
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
-        Self { made_in: Handle::try_current().ok(), home: Arc::default(), away: Arc::default(), bound_to: None }
+        let home = Home { made_in: Handle::try_current().ok(), ..Home::default() };
+        Self { home: Arc::new(home), bound_to: None }
     }
 
     fn here(&self) -> Option<Handle> {
@@ -165,7 +167,7 @@ impl TokioExecutor {
 
     fn remembered(&self) -> Option<Handle> {
         match self.home.place.runtime() {
-            None => self.made_in.clone(),
+            None => self.home.made_in.clone(),
             home => home.filter(|_| self.home.place.lives()),
         }
     }
@@ -180,12 +182,12 @@ impl TokioExecutor {
     }
 
     fn note_away(&self, here: &Handle) {
-        let mut away = self.away.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.home.away.place.lock().unwrap_or_else(PoisonError::into_inner);
         if !(away.lives() && away.is_in(here)) {
             // This runtime gets a place of its own: the end of the tenant in the previous one must not pass for the end of this one's.
             *away = Arc::default();
             away.settle(here.clone());
-            self.away.is_known.store(true, Ordering::Release);
+            self.home.away.is_known.store(true, Ordering::Release);
         }
     }
 
@@ -387,18 +389,21 @@ impl Executor for TokioExecutor {
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         let here = self.here_with_timers();
-        let elsewhere = if here.is_none() { self.remembered() } else { None };
+        let is_here = here.is_some();
+        let runtime = here.or_else(|| self.remembered());
         let (executor, called) = (self.clone(), Instant::now());
         // The time counts from the call: a task may be polled much later.
         let left = move || duration.saturating_sub(called.elapsed());
         // Each waiting context has an alarm, which contains this future: so it must be small, and stores nothing twice.
         Box::pin(async move {
-            if let Some(runtime) = &here
-                && sleep_while_in(runtime, &left).await
+            if is_here
+                && let Some(here) = &runtime
+                && sleep_while_in(here, &left).await
             {
                 return;
             }
             // Boxed, because it is rare, and would enlarge the alarm of each context.
+            let elsewhere = runtime.filter(|_| !is_here);
             Box::pin(executor.sleep_elsewhere(elsewhere, left)).await;
         })
     }
@@ -409,7 +414,7 @@ impl Executor for TokioExecutor {
             self.home.place.clone()
         } else {
             // Without a runtime, all is done at home. This may also be the home that is just ending, and drops its tasks.
-            self.away.place()?
+            self.home.away.place()?
         };
         // The home may have ended, and the other runtime may be the home by now.
         let is_another = |runtime: &Handle| is_away || !self.home.place.is_in(runtime);

@@ -29,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "liveness",
         "the other runtime in which the manager was used is forgotten when the manager is used in the first one again",
         Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last"),
-        &[edit(EXECUTOR, "            self.away.place()?\n", "            Arc::default()\n")],
+        &[edit(EXECUTOR, "            self.home.away.place()?\n", "            Arc::default()\n")],
     ),
     Mutant::new(
         "liveness",
