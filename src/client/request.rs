@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::driver;
-use crate::driver::{Answer, Driver, Response};
+use crate::driver::{Answer, Driver, Origin, Response};
 use crate::executor::Shared;
 use crate::machine::{
     Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
@@ -235,10 +235,10 @@ impl LeaseRequest {
     /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Thousands may wait, so rare parts are
     /// boxed to keep the future small.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
-        let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
+        let origin = Origin::of_request(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
         // Taken apart outside the block: otherwise its future would store twice what it moves out of `self`.
         let Self { mut driver, key, name, wish, on_loss } = self;
-        driver::within(span, async move {
+        async move {
             if on_loss.is_some() {
                 return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
@@ -248,7 +248,10 @@ impl LeaseRequest {
             let deadline = if wait { wish.deadline(&driver) } else { None };
             loop {
                 let turn = wish.turn(key.clone(), wait, deadline);
-                let mut pending = Pending::start(driver, turn, Input::Acquire);
+                let mut pending = {
+                    let _entered = origin.enter();
+                    Pending::start(driver, turn, Input::Acquire)
+                };
                 let response = (&mut pending).await;
                 let confirmed = {
                     let Some(guard) = pending.guard(response, key.as_str(), name.clone())? else {
@@ -273,7 +276,7 @@ impl LeaseRequest {
                 }
                 driver = pending.driver.clone();
             }
-        })
+        }
     }
 }
 

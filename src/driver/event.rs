@@ -157,10 +157,22 @@ pub(crate) struct Origin(Option<Shared<tracing::Span>>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {}
 
+/// Stands for an entered span where the feature `tracing` is off.
+#[cfg(not(feature = "tracing"))]
+pub(crate) struct Unseen;
+
 #[cfg(not(feature = "tracing"))]
 impl Origin {
     pub(crate) fn here() -> Self {
         Self {}
+    }
+
+    pub(crate) fn of_request(_: &str, _: Mode) -> Self {
+        Self {}
+    }
+
+    pub(crate) fn enter(&self) -> Unseen {
+        Unseen
     }
 
     pub(crate) fn is_known(&self) -> bool {
@@ -183,6 +195,17 @@ impl Origin {
     /// The span that this is called in; none if nobody listens. The subscriber is asked, so it is called without the lock.
     pub(crate) fn here() -> Self {
         Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
+    }
+
+    /// A span for a request for a lease; none if nobody listens. It is kept behind a pointer, because thousands of requests may wait.
+    pub(crate) fn of_request(key: &str, mode: Mode) -> Self {
+        let span = || tracing::debug_span!(target: TARGET, "lease", key, mode = mode.name());
+        Self(Event::are_heard().then(|| Shared::new(span())))
+    }
+
+    /// Enters the span, until what is returned is dropped.
+    pub(crate) fn enter(&self) -> Option<tracing::span::Entered<'_>> {
+        self.0.as_ref().map(|span| span.enter())
     }
 
     /// Whether there is a span. Dropping it calls the subscriber, which must not happen under the lock.
@@ -267,30 +290,3 @@ pub(crate) fn tell_of_outage(key: &Key, holder: SessionId, cause: &str) {
 /// Does nothing, as the feature `tracing` is off.
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn tell_of_outage(_: &Key, _: SessionId, _: &str) {}
-
-/// The span in which a lease is asked for.
-#[cfg(feature = "tracing")]
-pub(crate) fn span(key: &str, mode: Mode) -> tracing::Span {
-    tracing::debug_span!(target: TARGET, "lease", key, mode = mode.name())
-}
-
-/// Polls the future in the span.
-#[cfg(feature = "tracing")]
-pub(crate) fn within<F: Future>(span: tracing::Span, future: F) -> impl Future<Output = F::Output> + use<F> {
-    use tracing::Instrument as _;
-    future.instrument(span)
-}
-
-/// Stands for a span where the feature `tracing` is off.
-#[cfg(not(feature = "tracing"))]
-pub(crate) struct Unseen;
-
-#[cfg(not(feature = "tracing"))]
-pub(crate) fn span(_: &str, _: Mode) -> Unseen {
-    Unseen
-}
-
-#[cfg(not(feature = "tracing"))]
-pub(crate) fn within<F: Future>(_: Unseen, future: F) -> F {
-    future
-}

@@ -49,7 +49,7 @@ use unheard::Unheard;
 use wakers::{wake_all, wake_with};
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
-pub(crate) use event::{Origin, span, tell_of_outage, within};
+pub(crate) use event::{Origin, tell_of_outage};
 pub use events::LeaseEvents;
 pub(crate) use questions::Answer;
 pub(crate) use registry::Response;

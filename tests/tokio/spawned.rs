@@ -114,6 +114,13 @@ async fn what_a_guard_does() {
     assert_eq!(spawn(work).await.unwrap(), Ok(1));
 }
 
+/// Thousands may wait.
+#[tokio::test]
+async fn a_request_is_small() {
+    let request = leases().lock("k").acquire();
+    assert!(size_of_val(&request) <= 224, "{} bytes", size_of_val(&request));
+}
+
 /// Each context that waits or holds a lease has an alarm that sleeps.
 #[tokio::test]
 async fn a_sleep_is_small() {
