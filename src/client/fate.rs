@@ -10,7 +10,7 @@ use core::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::Origin;
-use crate::executor::Shared;
+use crate::executor::{HAS_MANY_CONTEXTS, Shared};
 use crate::machine::{
     LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token, TurnId,
 };
@@ -111,6 +111,10 @@ impl Fate {
     pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
         let mut state = self.state();
         change(&mut state);
+        // Mostly nobody waits. The constant keeps this out of the npm package, which is to be small.
+        if HAS_MANY_CONTEXTS && state.wakers.is_empty() {
+            return Vec::new();
+        }
         core::mem::take(&mut state.wakers).into_values()
     }
 

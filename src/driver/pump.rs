@@ -284,6 +284,10 @@ impl Core {
     }
 
     pub(super) fn sort_news(&mut self) {
+        // Mostly nobody listens, and each input comes here twice. The constant keeps this out of the npm package, which is to be small.
+        if HAS_MANY_CONTEXTS && self.registry.news.is_empty() {
+            return;
+        }
         for effect in self.registry.news.drain(..) {
             self.deeds.push_back(Deed::Effect(effect));
         }
