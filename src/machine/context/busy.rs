@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Entry, Machine, SessionId, Sighting,
-    cohort::{Cohort, Seeking, Stage, Twin},
+    cohort::{Cohort, Seeking, Twin},
     input::Slot,
     key::Key,
     message::Body,
@@ -126,7 +126,7 @@ impl Machine {
         let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return self.want_less(slot, now) };
         // Requests that only try have no place in the record, unless an attempt that was given up is applied late, or another request for
         // this slot wanted to wait.
-        let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
+        let Some(seeking) = cohort.take_seeking() else { return };
         if seeking.retried || seeking.wait {
             self.withdraw(slot, &seeking, now);
         }
@@ -258,8 +258,7 @@ impl Machine {
     }
 
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
+        let Some(seeking) = self.cohorts.change(slot).and_then(Cohort::take_seeking) else { return };
         self.fail_turns(slot, &Refusal::InstanceInUse(self.config.instance.clone()));
         self.withdraw(slot, &seeking, now);
     }

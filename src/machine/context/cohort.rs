@@ -203,6 +203,28 @@ impl Cohort {
         }
     }
 
+    /// Takes out the lease, if one is held; nothing stands in the record then, as far as this context knows.
+    pub(super) fn take_held(&mut self) -> Option<Held> {
+        match core::mem::take(&mut self.stage) {
+            Stage::Held(held) => Some(held),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    /// Takes out the request for a lease, if one is under way.
+    pub(super) fn take_seeking(&mut self) -> Option<Seeking> {
+        match core::mem::take(&mut self.stage) {
+            Stage::Seeking(seeking) => Some(seeking),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
     /// The request under way: for a lease, or for holding a shared one exclusively.
     pub(super) fn seeking(&self) -> Option<&Seeking> {
         match &self.stage {

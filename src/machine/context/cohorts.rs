@@ -73,6 +73,11 @@ impl Cohorts {
         self.change(slot)?.held_mut()
     }
 
+    /// Takes out the lease that is held at a slot.
+    pub(super) fn take_held(&mut self, slot: &Slot) -> Option<Held> {
+        self.change(slot)?.take_held()
+    }
+
     /// The request under way at a slot, to be changed.
     pub(super) fn change_seeking(&mut self, slot: &Slot) -> Option<&mut Seeking> {
         self.change(slot)?.seeking_mut()

@@ -146,16 +146,22 @@ impl Machine {
             if is_over {
                 return;
             }
-            self.begin_upgrade(slot, now);
-            self.weaken(slot, None, now);
-            return self.hand_out(slot, now);
+            return self.user_left(slot, now);
         }
-        let Stage::Held(held) = core::mem::take(stage) else { return };
+        let Some(held) = self.cohorts.take_held(slot) else { return };
         let operation = self.give_back(slot, &held, Some(turn), now);
         // The withdrawal of an upgrade that was granted gives the lease back before.
         (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
         // In the same transaction: whoever waits elsewhere is granted first.
         self.seek(slot, now);
+    }
+
+    /// A user has gone, and the lease stays. The last one who is left may be waiting to upgrade; those who are left may all share, and so
+    /// may the next turns.
+    fn user_left(&mut self, slot: &Slot, now: Monotonic) {
+        self.begin_upgrade(slot, now);
+        self.weaken(slot, None, now);
+        self.hand_out(slot, now);
     }
 
     /// Sends the release.
@@ -200,11 +206,10 @@ impl Machine {
 
     /// The lease is kept no longer without being used. Whoever tried it is told when the store has it.
     pub(super) fn end_linger(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(Held::lingers)) else {
-            return;
-        };
-        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
-        self.give_back(slot, &held, None, now).tells = asker;
+        let lingering = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(Held::lingers));
+        if let Some(held) = lingering.and_then(Cohort::take_held) {
+            self.give_back(slot, &held, None, now).tells = asker;
+        }
     }
 
     pub(super) fn end_all_lingers(&mut self, now: Monotonic) {
@@ -234,17 +239,15 @@ impl Machine {
         if over.is_empty() {
             return;
         }
-        let unused = held.users.is_empty();
+        let is_unused = held.users.is_empty();
         for turn in over {
             self.cancel_upgrade_of(turn, slot, now);
             self.emit(Event::Lost { turn, reason: LostReason::Expired });
         }
-        let Some(cohort) = self.cohorts.change(slot).filter(|_| unused) else {
-            self.begin_upgrade(slot, now);
-            self.weaken(slot, None, now);
-            return self.hand_out(slot, now);
-        };
-        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
+        if !is_unused {
+            return self.user_left(slot, now);
+        }
+        let Some(held) = self.cohorts.take_held(slot) else { return };
         self.give_back(slot, &held, None, now);
         self.seek(slot, now);
     }
@@ -270,8 +273,7 @@ impl Machine {
 
     /// Nothing is held any more, and everybody who used it is told.
     pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Held> {
-        let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some())?;
-        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return None };
+        let held = self.cohorts.take_held(slot)?;
         self.drop_questions(slot, &held);
         for user in &held.users {
             self.emit(Event::Lost { turn: user.turn, reason });
@@ -299,11 +301,10 @@ impl Machine {
 
     /// The guard goes; unless others use it too, the lease gets a session of its own, for whoever takes it over in time.
     pub(super) fn detach(&mut self, turn: TurnId, slot: &Slot, to: SessionId, now: Monotonic) {
-        let sole = self.cohorts.held(slot).is_some_and(|held| held.is_used_by_only(turn));
-        let Some(cohort) = self.cohorts.change(slot).filter(|_| sole) else {
+        if !self.cohorts.held(slot).is_some_and(|held| held.is_used_by_only(turn)) {
             return self.release(turn, slot, now);
-        };
-        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
+        }
+        let Some(held) = self.cohorts.take_held(slot) else { return };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot, &held);
         self.detached.push((slot.key.clone(), token));

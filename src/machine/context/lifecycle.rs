@@ -115,8 +115,7 @@ impl Machine {
             self.give_back(slot, &held, None, now);
             return self.withdraw_upgrade(slot, held.upgrade, now);
         }
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        if let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) {
+        if let Some(seeking) = self.cohorts.change(slot).and_then(Cohort::take_seeking) {
             self.withdraw(slot, &seeking, now);
         }
     }
