@@ -11,6 +11,7 @@ use super::{
     id::{RequestId, SessionId},
     input::{Parcel, Slot, TurnId},
     key::Key,
+    local_queue::Turns,
     message::Body,
     output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
@@ -121,39 +122,37 @@ impl Machine {
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let believed = self.session.belief_left(now) > 0;
-        let Some(Cohort { turns, stage, .. }) = self.cohorts.change(slot) else {
+        let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(|held| held.is_used_by(turn)));
+        let Some(Cohort { turns, stage: Stage::Held(held), .. }) = cohort else {
             return self.tell_released(turn, Ok(Some(LostReason::Expired)));
         };
-        let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(Some(LostReason::Expired))) };
-        let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
-            return self.tell_released(turn, Ok(Some(LostReason::Expired)));
-        };
-        held.users.remove(at);
+        held.users.retain(|user| user.turn != turn);
         if held.users.is_empty() {
             // What its user wanted to be sure of does not bind the next.
             self.session.end_extension(slot);
         }
-        let stays = !held.users.is_empty() || (held.is_plain(slot) && believed);
-        let goes_on = !turns.is_empty() && held.may_go_on(&self.config, now);
-        let wanted = held.contended || held.queued_for;
-        let lingers = turns.is_empty() && !wanted && self.config.linger_ms > 0;
-        if stays && !upgrading && (!held.users.is_empty() || goes_on || lingers) {
-            let is_over = held.users.is_empty() && lingers;
-            if is_over {
+        let may_stay_unused = held.is_plain(slot) && believed;
+        // Nobody knows yet whether the store has exchanged a lease that was to be upgraded.
+        let next =
+            if upgrading { AfterUse::GiveBack } else { held.after_use(turns, may_stay_unused, &self.config, now) };
+        match next {
+            AfterUse::GoOn => {
+                self.tell_released(turn, Ok(None));
+                self.user_left(slot, now);
+            }
+            AfterUse::Linger => {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));
+                self.tell_released(turn, Ok(None));
             }
-            self.tell_released(turn, Ok(None));
-            if is_over {
-                return;
+            AfterUse::GiveBack => {
+                let Some(held) = self.cohorts.take_held(slot) else { return };
+                let operation = self.give_back(slot, &held, Some(turn), now);
+                // The withdrawal of an upgrade that was granted gives the lease back before.
+                (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
+                // In the same transaction: whoever waits elsewhere is granted first.
+                self.seek(slot, now);
             }
-            return self.user_left(slot, now);
         }
-        let Some(held) = self.cohorts.take_held(slot) else { return };
-        let operation = self.give_back(slot, &held, Some(turn), now);
-        // The withdrawal of an upgrade that was granted gives the lease back before.
-        (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
-        // In the same transaction: whoever waits elsewhere is granted first.
-        self.seek(slot, now);
     }
 
     /// A user has gone, and the lease stays. The last one who is left may be waiting to upgrade; those who are left may all share, and so
@@ -348,7 +347,29 @@ impl Machine {
 /// How many detached leases, which another guard may resume, are remembered so that they do not count as strays.
 const DETACHED_LIMIT: usize = 64;
 
+/// What becomes of a lease when one of its users has gone.
+enum AfterUse {
+    /// Others use it on, or the next turn does.
+    GoOn,
+    /// It is kept for a while, although nobody uses it.
+    Linger,
+    GiveBack,
+}
+
 impl Held {
+    /// What becomes of the lease now that a user has gone. `may_stay_unused` tells whether this context may keep it without a user.
+    fn after_use(&self, turns: &Turns, may_stay_unused: bool, config: &Config, now: Monotonic) -> AfterUse {
+        let next_turn_may = !turns.is_empty() && self.may_go_on(config, now);
+        let may_linger = turns.is_empty() && config.linger_ms > 0 && !self.contended && !self.queued_for;
+        if !self.users.is_empty() || (may_stay_unused && next_turn_may) {
+            AfterUse::GoOn
+        } else if may_stay_unused && may_linger {
+            AfterUse::Linger
+        } else {
+            AfterUse::GiveBack
+        }
+    }
+
     /// Whether the lease may be handed on here although others wait elsewhere.
     fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
         let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
