@@ -146,7 +146,9 @@ impl Core {
     }
 
     pub(super) fn replace_alarm(&mut self, wake: Option<Monotonic>) {
-        self.alarm.take().into_iter().for_each(Alarm::end);
+        if let Some(alarm) = self.alarm.take() {
+            alarm.end();
+        }
         if let Some(at) = wake {
             self.last_alarm += 1;
             let keeps_alive = self.machine.has_loose_ends();

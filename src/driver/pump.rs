@@ -268,19 +268,20 @@ impl Core {
 
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
     fn sort_event(&mut self, event: Event, now: Monotonic) {
-        let deed = if event == Event::Closed {
+        if event == Event::Closed {
             self.closed = true;
             self.registry.end_events();
             self.sort_news();
-            Some(Deed::Close(mem::take(&mut self.closing)))
-        } else {
-            let effect = self.registry.note(event, &self.machine, now);
-            self.sort_news();
-            // Only if no deed is planned before this one. The deed that this thread is performing has already begun, so the order stays.
-            let is_next = self.deeds.is_empty() && self.pumping.is_none_or(|pumping| pumping == this_thread());
-            effect.and_then(|effect| self.registry.perform(effect, is_next)).map(Deed::Effect)
-        };
-        deed.into_iter().for_each(|deed| self.plan_deed(deed));
+            let closing = mem::take(&mut self.closing);
+            return self.plan_deed(Deed::Close(closing));
+        }
+        let effect = self.registry.note(event, &self.machine, now);
+        self.sort_news();
+        // Only if no deed is planned before this one. The deed that this thread is performing has already begun, so the order stays.
+        let is_next = self.deeds.is_empty() && self.pumping.is_none_or(|pumping| pumping == this_thread());
+        if let Some(left) = effect.and_then(|effect| self.registry.perform(effect, is_next)) {
+            self.plan_deed(Deed::Effect(left));
+        }
     }
 
     pub(super) fn sort_news(&mut self) {

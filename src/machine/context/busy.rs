@@ -72,8 +72,9 @@ impl Machine {
             return;
         }
         if self.is_too_early_to_judge(slot) {
-            let seeking = self.cohorts.change_seeking(slot);
-            seeking.into_iter().for_each(|seeking| seeking.probes_until = Some(now.plus(LOOK_MS)));
+            if let Some(seeking) = self.cohorts.change_seeking(slot) {
+                seeking.probes_until = Some(now.plus(LOOK_MS));
+            }
         } else if self.cohorts.held(slot).is_some() {
             self.conclude_upgrade(slot, now);
         } else {
@@ -92,7 +93,9 @@ impl Machine {
     }
 
     fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
-        self.cohorts.change_seeking(slot).into_iter().for_each(|seeking| seeking.probes_until = None);
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
+            seeking.probes_until = None;
+        }
         self.end_tries(slot, now);
     }
 

@@ -333,7 +333,10 @@ impl Machine {
         }
         let waits = cohort.waits();
         let Some(held) = cohort.held_mut() else {
-            return asker.filter(|_| waits).map_or((), |asker| self.send(&slot.key, Body::InUse { asker }));
+            if waits && let Some(asker) = asker {
+                self.send(&slot.key, Body::InUse { asker });
+            }
+            return;
         };
         held.contended |= asker.is_none();
         if held.lingers() {

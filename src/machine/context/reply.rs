@@ -294,7 +294,9 @@ impl Machine {
             && let Some(cohort) = self.cohorts.change(slot)
         {
             let contended = cohort.contended(sent, contended);
-            cohort.held_mut().into_iter().for_each(|held| held.contended = contended);
+            if let Some(held) = cohort.held_mut() {
+                held.contended = contended;
+            }
             if contended {
                 self.end_linger(slot, None, now);
             }

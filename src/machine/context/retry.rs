@@ -260,8 +260,10 @@ impl Machine {
             again.keep_to(Company::Nothing);
         }
         again.is_late = again.is_refused() || now.since(operation.since) >= self.operation_limit_ms();
-        if again.is_late {
-            again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
+        if again.is_late
+            && let Some(turn) = again.turn.take()
+        {
+            self.tell_released(turn, Err(error.clone()));
         }
         // Not given up as long as the session goes on: it would keep for ever what it does not give back.
         self.retry(&again, now);

@@ -93,8 +93,11 @@ impl Machine {
     fn renew_users(&mut self, slot: &Slot, token: Token, sent: Sent) {
         let usual = sent.at.plus(belief_ms(self.config.lease_ms));
         let until = self.session.extended_until(slot).map_or(usual, |extended| extended.max(usual));
-        let held = self.cohorts.change_held(slot).filter(|held| held.grant == token);
-        held.into_iter().for_each(|held| held.renew_users(until));
+        if let Some(held) = self.cohorts.change_held(slot)
+            && held.grant == token
+        {
+            held.renew_users(until);
+        }
     }
 
     fn judge(
@@ -126,7 +129,9 @@ impl Machine {
     fn fail_without_tokens(&mut self, slot: &Slot) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let turns = cohort.turns.take_all();
-        cohort.held_mut().into_iter().for_each(|held| held.refilling = false);
+        if let Some(held) = cohort.held_mut() {
+            held.refilling = false;
+        }
         turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Exhausted));
     }
 

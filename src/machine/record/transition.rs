@@ -432,7 +432,9 @@ impl Transition<'_> {
     }
 
     fn remove_grant_of(&mut self, request: RequestId) {
-        self.own_grant(request).into_iter().for_each(|at| self.remove_grant(at));
+        if let Some(at) = self.own_grant(request) {
+            self.remove_grant(at);
+        }
     }
 
     fn remove_place(&mut self, request: RequestId) {
