@@ -19,8 +19,8 @@ impl Clocks {
         self.announced = wake;
     }
 
-    /// Takes a reading. Whether the context slept, was blocked for long, or a clock was set.
-    pub(super) fn jumped(&mut self, now: Now, config: &Config) -> bool {
+    /// Takes a reading. Returns whether the context slept, was blocked for long, or a clock was set.
+    pub(super) fn take_reading(&mut self, now: Now, config: &Config) -> bool {
         let jumped = self.in_doubt(now, config);
         // Kept until the next jump, so that several small ones add up.
         if jumped || self.wall_offset.is_none() {

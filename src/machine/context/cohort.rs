@@ -183,8 +183,9 @@ impl Cohort {
         self.turns.is_empty() && matches!(self.stage, Stage::Idle)
     }
 
-    /// Whether another context waits, as an answer to what was sent then says, unless that one said so since.
-    pub(super) fn contended(&mut self, sent: Sent, answer: bool) -> bool {
+    /// Notes what an answer to a transaction that was sent then says: whether another context waits. Returns whether one does, by this
+    /// answer or by a message that came since.
+    pub(super) fn note_contention(&mut self, sent: Sent, answer: bool) -> bool {
         self.wanted = self.wanted.filter(|wanted| *wanted >= sent.transaction);
         answer || self.wanted.is_some()
     }

@@ -28,7 +28,7 @@ impl Machine {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let cursor = cohort.seeking().and_then(|seeking| seeking.cursor);
         let mut held = Held::new(request, slot.mode, granted, now);
-        held.contended = cohort.contended(sent, granted.contended);
+        held.contended = cohort.note_contention(sent, granted.contended);
         held.queued_for = cohort.waits();
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         cohort.stage = Stage::Held(held);

@@ -146,7 +146,8 @@ impl Machine {
 
     /// Takes one input.
     pub fn handle(&mut self, input: Input, now: Now) {
-        if self.clocks.jumped(now, &self.config) {
+        let jumped = self.clocks.take_reading(now, &self.config);
+        if jumped {
             self.failures_since_freeze.get_or_insert_default();
             self.doubt(now.monotonic);
         }

@@ -293,7 +293,7 @@ impl Machine {
         if let Outcome::Granted(Granted { contended, .. }) = *outcome
             && let Some(cohort) = self.cohorts.change(slot)
         {
-            let contended = cohort.contended(sent, contended);
+            let contended = cohort.note_contention(sent, contended);
             if let Some(held) = cohort.held_mut() {
                 held.contended = contended;
             }

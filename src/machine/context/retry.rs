@@ -22,7 +22,7 @@ impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
-        if is_too_large && self.divided(transaction, error, now) {
+        if is_too_large && self.divide_transaction(transaction, error, now) {
             return;
         }
         if let Some(failures) = &mut self.failures_since_freeze {
@@ -59,7 +59,7 @@ impl Machine {
     }
 
     /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
-    fn divided(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
+    fn divide_transaction(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
         if error.applied == Applied::Unknown {
             return false;
         }
@@ -223,7 +223,8 @@ impl Machine {
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some() && !cohort.turns.is_empty()) {
             let Some(held) = self.cohorts.held(slot) else { continue };
             let (is_used, request) = (!held.users.is_empty(), held.request);
-            if !is_used && now.since(held.tenure_since) < lease_ms || self.outlasts(slot, error) {
+            let may_still_be_confirmed = !is_used && now.since(held.tenure_since) < lease_ms;
+            if may_still_be_confirmed || self.keep_turns_with_limit(slot, error) {
                 continue;
             }
             if is_used {

@@ -103,7 +103,7 @@ impl Machine {
             Outcome::UpgradeConflict { ahead } => {
                 // If the rival has fallen silent, the next attempt ends its session.
                 self.observe(slot, ahead, now);
-                if !self.doubts_rival(slot, ahead, now) {
+                if !self.wait_for_rival(slot, ahead, now) {
                     self.end_upgrade(slot, Refusal::UpgradeConflict, now);
                 }
             }
@@ -119,9 +119,10 @@ impl Machine {
         }
     }
 
-    /// Whether it is too early to refuse an upgrade because of a rival: the rival may be dead, and its beacon would show that. The rival is
-    /// asked whether it uses the key. If it does not answer, its beacon is watched, although the upgrade has no place in the queue.
-    fn doubts_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
+    /// Gives a rival time to show that it lives: the rival is asked whether it uses the key, and if it does not answer, its beacon is
+    /// watched, although the upgrade has no place in the queue. Returns whether it is too early to refuse the upgrade because of this
+    /// rival.
+    fn wait_for_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         let may_be_dead = |seen: &&Sighting| seen.beacon && seen.holder != self.session.id();
         let Some(rival) = ahead.last().filter(may_be_dead) else { return false };
         let upgrade =

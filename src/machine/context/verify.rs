@@ -137,7 +137,7 @@ impl Machine {
 
     fn found_current(&mut self, slot: &Slot, refill: Option<TokenBlock>, contended: bool, sent: Sent, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
-        let contended = cohort.contended(sent, contended);
+        let contended = cohort.note_contention(sent, contended);
         let Some(held) = cohort.held_mut() else { return };
         held.contended = contended;
         if let Some(more) = refill

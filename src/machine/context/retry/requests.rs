@@ -34,7 +34,7 @@ impl Machine {
             self.note_retry(&operation.slot);
             return self.retry_ask(operation, request, now);
         }
-        if !upgrades && self.outlasts(&operation.slot, error) {
+        if !upgrades && self.keep_turns_with_limit(&operation.slot, error) {
             self.note_retry(&operation.slot);
             return self.retry_for_the_rest(operation, request, now);
         }
@@ -105,12 +105,9 @@ impl Machine {
         // A call that waits for several keys is as patient as one that waits for a single key.
         let waits_out_a_lease = operation.look_until == Monotonic::default() && error.is_slowness();
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
-        let patience = operation.attempts + 1 < ATTEMPTS
-            || self.has_hardly_asked()
-            || is_early
-            // All turns of one call share its time limit.
-            || operation.all.iter().all(|slot| self.outlasts(slot, error));
-        if error.retry && patience {
+        let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
+        // All turns of one call share its time limit, so either all of them are left or none.
+        if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, error))) {
             operation.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(operation, now);
         }
@@ -133,7 +130,7 @@ impl Machine {
             let request = seeking.request;
             if cohort.held().is_some() {
                 self.give_up_upgrade(slot, error, now);
-            } else if self.outlasts(slot, error) {
+            } else if self.keep_turns_with_limit(slot, error) {
                 self.want_less(slot, now);
             } else {
                 self.fail_turns(slot, &Refusal::Store(error.clone()));
@@ -154,9 +151,9 @@ impl Machine {
         }
     }
 
-    /// If the store may answer again, refuses the turns without a time limit, so that they do not wait for ever. The turns with a limit
-    /// wait until it ends. Returns whether any turn is left.
-    pub(super) fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
+    /// If the store may answer again, only the turns with a time limit go on waiting. This refuses the others, which would wait for ever.
+    /// Returns whether any turn is left.
+    pub(super) fn keep_turns_with_limit(&mut self, slot: &Slot, error: &StoreError) -> bool {
         if !error.may_pass() {
             return false;
         }

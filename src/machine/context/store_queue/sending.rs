@@ -127,7 +127,7 @@ impl Machine {
         }
         let mut pending = self.store_queue.take_waiting();
         let mut apart = self.store_queue.take_apart(&mut pending);
-        if self.beats_alone(&pending) {
+        if self.put_beat_first(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut apart);
             return Some((Vec::new(), false));
@@ -150,10 +150,10 @@ impl Machine {
         Some((pending, goes_alone))
     }
 
-    /// Whether the heartbeat is sent alone, before everything else that waits. The store may refuse an operation for as long as somebody
-    /// else keeps its key locked, and with it every heartbeat in the same transaction. If a heartbeat that was sent alone fails, too,
-    /// everything is sent together, so that waiting requests learn that the store refuses everything.
-    fn beats_alone(&mut self, pending: &[PendingOperation]) -> bool {
+    /// Decides whether the heartbeat is sent alone, before everything else that waits. The store may refuse an operation for as long as
+    /// somebody else keeps its key locked, and with it every heartbeat in the same transaction. If a heartbeat that was sent alone fails,
+    /// too, everything is sent together, so that waiting requests learn that the store refuses everything.
+    fn put_beat_first(&mut self, pending: &[PendingOperation]) -> bool {
         let is_wanted = self.session.wants_beat() && !self.session.wants_close() && !pending.is_empty();
         let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;
         self.store_queue.beat_alone = is_wanted && is_its_turn;

@@ -310,7 +310,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "nobody waits out a silent store",
         Scenario("who_said_for_how_long"),
-        &[edit(REQUESTS, "upgrades && self.outlasts(&operation.slot, error)", "upgrades && false")],
+        &[edit(REQUESTS, "upgrades && self.keep_turns_with_limit(&operation.slot, error)", "upgrades && false")],
     ),
     Mutant::new(
         "I11",
@@ -324,8 +324,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("who_said_for_how_long"),
         &[edit(
             REQUESTS,
-            "} else if self.outlasts(slot, error) {",
-            "} else if !error.retry && self.outlasts(slot, error) {",
+            "} else if self.keep_turns_with_limit(slot, error) {",
+            "} else if !error.retry && self.keep_turns_with_limit(slot, error) {",
         )],
     ),
     Mutant::new(
