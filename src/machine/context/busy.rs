@@ -1,10 +1,10 @@
 //! Requests that find a key taken and may be wrong: its holder may not use it, or be a dead twin of this context.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     Entry, Machine, SessionId, Sighting,
-    cohort::{Cohort, Seeking, Twin},
+    cohort::{Cohort, Seeking, Twin, TwinLife},
     input::Slot,
     key::Key,
     message::Body,
@@ -201,7 +201,8 @@ impl Machine {
         }
     }
 
-    /// Whether another incarnation of this instance is in the way, and it takes time to tell whether it lives.
+    /// Looks whether another incarnation of this instance is in the way, and refuses the request if that one is alive. Returns whether the
+    /// request is to be sent again, because it takes time to tell: a place in the queue comes with a watch of the twin's beacon.
     pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         // Who upgrades holds the key together with its twin.
         let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_none());
@@ -210,53 +211,59 @@ impl Machine {
             seeking.twin = None;
             return false;
         };
-        let known =
-            seeking.twin.as_mut().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
-        match known {
-            // It renewed its lease after it had had its time to go, or its beacon stood then.
-            Some(twin) if twin.until.is_none() && (twin.lives || twin.seen.beat != seen.beat) => {
-                self.refuse_twin(slot, now);
-                false
-            }
-            Some(twin) => {
-                twin.seen = *seen;
-                false
-            }
-            None => {
-                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(GONE_MS)), lives: false }.into());
-                // A place in the queue comes with a watch of its beacon.
-                !core::mem::replace(&mut seeking.wait, true)
-            }
+        let is_same = |twin: &&mut Box<Twin>| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry);
+        let Some(twin) = seeking.twin.as_mut().filter(is_same) else {
+            let life = TwinLife::Watched { until: now.plus(GONE_MS) };
+            seeking.twin = Some(Twin { seen: *seen, life }.into());
+            return !core::mem::replace(&mut seeking.wait, true);
+        };
+        let is_alive = match twin.life {
+            TwinLife::Watched { .. } => false,
+            TwinLife::Alive => true,
+            // It renewed its lease after it had had its time to go.
+            TwinLife::Unknown => twin.seen.beat != seen.beat,
+        };
+        if is_alive {
+            self.refuse_twin(slot, now);
+        } else {
+            twin.seen = *seen;
         }
+        false
     }
 
     /// A twin whose beacon still stands is alive; it may have given the key back since it was seen, so the store is asked once more. Without
     /// a beacon nobody knows yet: it is a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
-        let Some(twin) = seeking.twin.as_mut() else { return };
-        if twin.until.take_if(|until| *until <= now).is_none() {
+        let Some(Twin { seen, life: TwinLife::Watched { until } }) = self.cohorts.change_twin(slot) else { return };
+        if *until > now {
             return;
         }
-        let may_stand = twin.seen.beacon && !self.config.late_deaths;
-        if may_stand && self.is_too_early_to_judge(slot) {
-            let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
-            twin.into_iter().for_each(|twin| twin.until = Some(now.plus(LOOK_MS)));
+        let may_stand = seen.beacon && !self.config.late_deaths;
+        let life = if may_stand && self.is_too_early_to_judge(slot) {
+            TwinLife::Watched { until: now.plus(LOOK_MS) }
         } else if may_stand && !self.store_queue.is_ending(slot, u32::MAX) {
-            let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
-            twin.into_iter().for_each(|twin| twin.lives = true);
-            self.ask(slot, now);
+            TwinLife::Alive
         } else {
             // If its beacon is gone, and only the store cannot say so, it is a holder like any other.
-            self.end_tries(slot, now);
+            TwinLife::Unknown
+        };
+        if let Some(twin) = self.cohorts.change_twin(slot) {
+            twin.life = life;
+        }
+        match life {
+            TwinLife::Watched { .. } => {}
+            TwinLife::Alive => self.ask(slot, now),
+            TwinLife::Unknown => self.end_tries(slot, now),
         }
     }
 
     /// The beacon of a twin that was found alive is gone now: the store will say so in a moment.
     pub(super) fn twin_died(&mut self, slot: &Slot, session: SessionId, now: Monotonic) {
-        let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
-        if let Some(twin) = twin.filter(|twin| twin.lives && twin.seen.holder == session) {
-            (twin.lives, twin.until) = (false, Some(now.plus(LOOK_MS)));
+        if let Some(twin) = self.cohorts.change_twin(slot)
+            && twin.life == TwinLife::Alive
+            && twin.seen.holder == session
+        {
+            twin.life = TwinLife::Watched { until: now.plus(LOOK_MS) };
         }
     }
 
@@ -272,8 +279,9 @@ impl Seeking {
     pub(super) fn begin_watch(&mut self, now: Monotonic) {
         let until = now.plus(GONE_MS);
         self.probes_until = self.probes_until.map(|_| until);
-        let twin = self.twin.as_mut().filter(|twin| twin.until.is_some());
-        twin.into_iter().for_each(|twin| twin.until = Some(until));
+        if let Some(Twin { life: TwinLife::Watched { until: watched_until }, .. }) = self.twin.as_deref_mut() {
+            *watched_until = until;
+        }
     }
 }
 

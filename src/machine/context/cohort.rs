@@ -77,10 +77,18 @@ pub(super) struct Seeking {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Twin {
     pub(super) seen: Sighting,
-    /// Its beacon has until then to disappear.
-    pub(super) until: Option<Monotonic>,
-    /// It is alive. If the store's next answer still shows its grant, the request is refused.
-    pub(super) lives: bool,
+    pub(super) life: TwinLife,
+}
+
+/// What is known of the life of a twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum TwinLife {
+    /// Its beacon is watched, and has until then to disappear.
+    Watched { until: Monotonic },
+    /// Its beacon still stood. If the store's next answer still shows its grant, the request is refused.
+    Alive,
+    /// Nobody knows, because it has no beacon. It is a holder like any other until its next heartbeat.
+    Unknown,
 }
 
 /// A lease that this context believes it holds, or held until lately.
@@ -174,7 +182,16 @@ impl Seeking {
     pub(super) fn is_looking(&self) -> bool {
         self.look_at.is_some()
             || self.probes_until.is_some()
-            || self.twin.as_ref().is_some_and(|twin| twin.until.is_some() || twin.lives)
+            || self.twin.as_ref().is_some_and(|twin| twin.life != TwinLife::Unknown)
+    }
+}
+
+impl Twin {
+    fn judged_at(&self) -> Option<Monotonic> {
+        match self.life {
+            TwinLife::Watched { until } => Some(until),
+            TwinLife::Alive | TwinLife::Unknown => None,
+        }
     }
 }
 
@@ -268,7 +285,7 @@ impl Cohort {
     pub(super) fn next_event(&self) -> Option<Monotonic> {
         let seeking = self.seeking();
         let looks = seeking.and_then(|seeking| earliest(&[seeking.look_at, seeking.probes_until]));
-        let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.until);
+        let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.judged_at());
         let held = self.held().and_then(Held::next_event);
         earliest(&[self.turns.alarm(), looks, verdict, held])
     }

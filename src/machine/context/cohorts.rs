@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{
-    cohort::{Cohort, Held, Seeking},
+    cohort::{Cohort, Held, Seeking, Twin},
     detector::Ahead,
     id::RequestId,
     input::Slot,
@@ -81,6 +81,11 @@ impl Cohorts {
     /// The request under way at a slot, to be changed.
     pub(super) fn change_seeking(&mut self, slot: &Slot) -> Option<&mut Seeking> {
         self.change(slot)?.seeking_mut()
+    }
+
+    /// The twin in the way of the request at a slot, to be changed.
+    pub(super) fn change_twin(&mut self, slot: &Slot) -> Option<&mut Twin> {
+        self.change_seeking(slot)?.twin.as_deref_mut()
     }
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Cohort {

@@ -202,8 +202,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("identity::a_twin_that_gives_the_key_back"),
         &[edit(
             "src/machine/context/busy.rs",
-            "            twin.into_iter().for_each(|twin| twin.lives = true);\n            self.ask(slot, now);",
-            "            drop(twin);\n            self.refuse_twin(slot, now);",
+            "TwinLife::Alive => self.ask(slot, now),",
+            "TwinLife::Alive => self.refuse_twin(slot, now),",
         )],
     ),
     Mutant::new(
