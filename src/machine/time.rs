@@ -95,9 +95,6 @@ pub(crate) fn whole_ms(duration: Duration) -> u64 {
     }
 }
 
-/// No moment is later.
-pub(super) const NEVER: Monotonic = Monotonic::from_ms(u64::MAX);
-
 /// The first of several moments, if there is any.
 pub(super) fn earliest(moments: &[Option<Monotonic>]) -> Option<Monotonic> {
     let mut first = None;

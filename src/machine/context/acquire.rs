@@ -11,9 +11,10 @@ use super::{
     key::Key,
     mode::Mode,
     output::{Event, LostReason, Refusal},
+    pending::SecondLook,
     record::{Acquire, Action, Way},
     store_queue::is_ask_for,
-    time::{Monotonic, NEVER},
+    time::Monotonic,
 };
 
 impl Machine {
@@ -105,19 +106,19 @@ impl Machine {
             return turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
         }
         let mut slots = Vec::with_capacity(turns.len());
-        // A request that is going to wait for one of the keys asks no holder whether it uses its key: waiting does that, too.
-        let look_until = if turns.iter().any(|turn| turn.wait) { Monotonic::default() } else { NEVER };
+        let waits_next = turns.iter().any(|turn| turn.wait);
+        let second_look = if waits_next { SecondLook::Skipped } else { SecondLook::Ahead };
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
             self.cohorts.change_or_make(&slot).turns.push(turn);
             slots.push(slot);
         }
-        self.ask_for_all(slots, look_until, now);
+        self.ask_for_all(slots, second_look, now);
     }
 
     /// One operation for all of them, with fresh requests.
-    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, look_until: Monotonic, now: Monotonic) {
+    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, second_look: SecondLook, now: Monotonic) {
         // They are given up one by one: another thread may bring an answer in between.
         if slots.iter().any(|slot| self.cohorts.get(slot).is_none()) {
             return;
@@ -132,7 +133,7 @@ impl Machine {
         }
         let Some(first) = slots.first().cloned() else { return };
         let operation = self.store_queue.push(&first, Action::AcquireAll(asks), None, now);
-        (operation.all, operation.look_until) = (slots, look_until);
+        (operation.all, operation.second_look) = (slots, second_look);
     }
 
     /// Takes over a lease that another guard left in the record.

@@ -10,7 +10,7 @@ use super::{
     message::Body,
     mode::Mode,
     output::Refusal,
-    pending::PendingOperation,
+    pending::{PendingOperation, SecondLook},
     record::Way,
     retry::ATTEMPTS,
     store_queue::is_ask_for,
@@ -149,13 +149,17 @@ impl Machine {
         }
         let me = self.session.id();
         let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
-        let until = operation.look_until.min(now.plus(LOOK_MS));
-        if unused && now < until {
+        let until = match operation.second_look {
+            SecondLook::Ahead => Some(now.plus(LOOK_MS)),
+            SecondLook::Until(until) => Some(until),
+            SecondLook::Skipped => None,
+        };
+        if let Some(until) = until.filter(|until| unused && now < *until) {
             for (slot, ahead) in operation.all.iter().zip(ahead) {
                 self.tell_wanted(&slot.key, ahead, true);
             }
             let mut again = operation.clone();
-            again.look_until = until;
+            again.second_look = SecondLook::Until(until);
             return self.store_queue.try_again(again, until);
         }
         for slot in &operation.all {

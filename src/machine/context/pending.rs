@@ -9,7 +9,7 @@ use super::{
     input::{Slot, TurnId},
     key::Key,
     record::{Action, Ending},
-    time::{Monotonic, NEVER},
+    time::Monotonic,
 };
 
 /// One operation, and who wants to know.
@@ -32,13 +32,24 @@ pub(super) struct PendingOperation {
     pub(super) contended: bool,
     /// Of a release: who waits to hear of it.
     pub(super) tells: Option<SessionId>,
-    /// Of a try: until when it looks again, once it has found its keys taken. A request that waits next does not.
-    pub(super) look_until: Monotonic,
+    pub(super) second_look: SecondLook,
     /// It kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
     /// It was tried again before its time, because a request for its key was to be sent.
     pub(super) is_hurried: bool,
+}
+
+/// Whether a try for several keys looks again once it has found some of them taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum SecondLook {
+    /// It will, if their holders may not use them.
+    #[default]
+    Ahead,
+    /// It asked the holders, and looks again until then.
+    Until(Monotonic),
+    /// It does not: its call waits for one of the keys next, and asks the holders by that.
+    Skipped,
 }
 
 /// What may share a transaction with an operation.
@@ -67,7 +78,7 @@ impl PendingOperation {
             maybe_upgraded: false,
             contended: false,
             tells: None,
-            look_until: NEVER,
+            second_look: SecondLook::default(),
             is_late: false,
             company: Company::default(),
             is_hurried: false,

@@ -267,7 +267,7 @@ impl Machine {
             Outcome::TooLate => self.retry(operation, now),
             Outcome::NoSession | Outcome::Superseded | Outcome::NotCurrent { .. } => {
                 self.withdraw_all(operation, now);
-                self.ask_for_all(operation.all.clone(), operation.look_until, now);
+                self.ask_for_all(operation.all.clone(), operation.second_look, now);
             }
             other => {
                 for (slot, (_, ask)) in operation.all.iter().zip(asks) {

@@ -11,10 +11,10 @@ use super::{
     id::{RequestId, SessionId},
     input::{Slot, TurnId},
     key::Key,
-    pending::{PendingOperation, Sent, Transaction},
+    pending::{PendingOperation, SecondLook, Sent, Transaction},
     record::Action,
     sorted::HAS_MANY_KEYS,
-    time::{Monotonic, NEVER, earliest},
+    time::{Monotonic, earliest},
 };
 use room::Room;
 pub(super) use search::Endings;
@@ -226,7 +226,7 @@ impl StoreQueue {
     /// A try that waits to look at this key again does so now.
     pub(super) fn retry_now(&mut self, key: &Key) {
         let mut looks = take(&mut self.later, &|operation| {
-            operation.look_until < NEVER && operation.all.iter().any(|slot| slot.key == *key)
+            operation.second_look != SecondLook::Ahead && operation.all.iter().any(|slot| slot.key == *key)
         });
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());

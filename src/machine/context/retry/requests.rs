@@ -6,7 +6,7 @@ use super::super::{
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
-    pending::PendingOperation,
+    pending::{PendingOperation, SecondLook},
     record::Action,
     store_queue::is_ask_for,
     time::Monotonic,
@@ -103,7 +103,7 @@ impl Machine {
 
     pub(super) fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         // A call that waits for several keys is as patient as one that waits for a single key.
-        let waits_out_a_lease = operation.look_until == Monotonic::default() && error.is_slowness();
+        let waits_out_a_lease = operation.second_look == SecondLook::Skipped && error.is_slowness();
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
         // All turns of one call share its time limit, so either all of them are left or none.

@@ -306,15 +306,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("soon::a_try_for_several_keys_waits"),
         &[edit(
             "src/machine/context/busy.rs",
-            "if unused && now < until {",
-            "if unused && operation.look_until > now.plus(LOOK_MS) {",
+            "until.filter(|until| unused && now < *until)",
+            "until.filter(|_| unused && operation.second_look == SecondLook::Ahead)",
         )],
     ),
     Mutant::new(
         "I11",
         "a try for several keys looks again for as long as one of them is given back",
         Rule("soon::a_try_for_several_keys_ends"),
-        &[edit("src/machine/context/busy.rs", "if unused && now < until {", "if unused {")],
+        &[edit(
+            "src/machine/context/busy.rs",
+            "until.filter(|until| unused && now < *until)",
+            "until.filter(|_| unused)",
+        )],
     ),
     Mutant::new(
         "P5",
@@ -348,8 +352,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("soon::a_try_for_several_keys_that_looked_again"),
         &[edit(
             "src/machine/context/retry/requests.rs",
-            "operation.look_until == Monotonic::default() && error",
-            "operation.look_until < Monotonic::from_ms(u64::MAX) && error",
+            "operation.second_look == SecondLook::Skipped && error",
+            "operation.second_look != SecondLook::Ahead && error",
         )],
     ),
     Mutant::new(
