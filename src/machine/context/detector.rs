@@ -99,8 +99,8 @@ impl Observations {
         self.tolerated = most + ahead.len() + ahead.len() / 4;
     }
 
-    /// Those who stand ahead and have been silent for too long. Unlike [`silent_at`](Self::silent_at), it looks at nobody else: thousands of
-    /// requests may be due at once.
+    /// Those who stand ahead and have been silent for too long. Unlike [`silent_at`](Self::silent_at), it looks at nobody else: thousands
+    /// of requests may be due at once.
     fn silent_among<'a>(
         &'a self,
         ahead: &'a [SessionId],
@@ -238,8 +238,9 @@ impl Machine {
         self.observed.silent_at(&slot.key, ahead, now)
     }
 
-    /// A session that stood in the way has ended, or was heard since.
-    pub(super) fn session_ended(&mut self, target: SessionId) {
+    /// What was seen of a session counts no more: it has ended, it was heard since, or the store cannot end it. A session that is still
+    /// there is watched anew.
+    pub(super) fn forget_observation(&mut self, target: SessionId) {
         self.observed.seen.remove(&target);
     }
 

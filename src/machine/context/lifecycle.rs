@@ -195,7 +195,7 @@ impl Machine {
     /// What was to be given back is given back by the end of the session; nothing else is sent any more.
     fn drop_unanswered(&mut self, now: Monotonic) {
         for operation in &self.drain(now) {
-            self.ended_with_session(operation, now);
+            self.answer_for_ended_session(operation, now);
         }
     }
 
@@ -210,7 +210,7 @@ impl Machine {
     }
 
     /// An operation made sense in one session only, and that has ended. Whoever waits for an answer hears so.
-    pub(super) fn ended_with_session(&mut self, operation: &PendingOperation, now: Monotonic) {
+    pub(super) fn answer_for_ended_session(&mut self, operation: &PendingOperation, now: Monotonic) {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
                 let held = now < operation.believed_until || operation.may_have_ended_belief();
@@ -272,7 +272,7 @@ impl Machine {
 
     /// The session goes with the last thing that is given back.
     pub(super) fn close_session_at_last(&mut self) {
-        if matches!(self.life, Life::Closing { .. }) && self.store_queue.ends_with_session() {
+        if matches!(self.life, Life::Closing { .. }) && self.store_queue.is_done_by_session_end() {
             self.session.want_close();
         }
     }

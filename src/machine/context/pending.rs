@@ -147,17 +147,17 @@ impl PendingOperation {
     }
 
     /// Whether the end of the session does the same, and nobody waits to hear of it.
-    pub(super) fn ends_with_session(&self) -> bool {
+    pub(super) fn is_done_by_session_end(&self) -> bool {
         self.turn.is_none() && self.gives_back()
     }
 
     /// Whether nothing else waits for it, and the session need not go on for it.
     pub(super) fn may_go_unsent(&self) -> bool {
-        self.holds_up() && self.ends_with_session()
+        self.holds_up() && self.is_done_by_session_end()
     }
 
     /// Whether it makes sense in one session only. A request is carried over to the next session.
-    pub(super) fn goes_with_session(&self) -> bool {
+    pub(super) fn needs_this_session(&self) -> bool {
         self.is_of_session() && !self.acquires()
     }
 

@@ -177,7 +177,7 @@ impl Machine {
             }
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
-                self.session_ended(target);
+                self.forget_observation(target);
                 if matches!(outcome, Outcome::Ended) {
                     self.send(&slot.key, Body::Ended { holder: target });
                 }

@@ -45,7 +45,7 @@ impl Machine {
                 // Tried again after a while, or the same judgement would be passed at once and for ever.
                 Action::End { .. } if error.retry => self.retry(operation, now),
                 // What was seen of it counts no more: a new watch begins, or a store that always fails would be asked for ever.
-                Action::End { target, .. } => self.session_ended(*target),
+                Action::End { target, .. } => self.forget_observation(*target),
                 Action::Look => self.look_failed(operation, error, now),
                 Action::Fence { .. } => {}
             }
@@ -65,12 +65,12 @@ impl Machine {
         }
         let is_own = transaction.session == self.session.id();
         let (again, gone): (Vec<_>, Vec<_>) =
-            transaction.operations.iter().cloned().partition(|operation| is_own || !operation.goes_with_session());
+            transaction.operations.iter().cloned().partition(|operation| is_own || !operation.needs_this_session());
         if !self.store_queue.divide(transaction.load(), again) {
             return false;
         }
         self.last_writers.forget_later(&transaction.forgets);
-        gone.iter().for_each(|operation| self.ended_with_session(operation, now));
+        gone.iter().for_each(|operation| self.answer_for_ended_session(operation, now));
         self.session_failed(transaction, &StoreError { retry: true, ..error.clone() }, now);
         true
     }
@@ -96,7 +96,7 @@ impl Machine {
         rest.retain(|operation| {
             let is_late =
                 operation.action == Action::Look || now.since(operation.since) >= self.config.store_timeout_ms;
-            let waits = !(is_found && is_late) && (is_own || !operation.goes_with_session());
+            let waits = !(is_found && is_late) && (is_own || !operation.needs_this_session());
             if waits {
                 self.wait_for_lock(operation, now);
             }
@@ -253,7 +253,7 @@ impl Machine {
     ) {
         let released = error.applied == Applied::Unknown;
         if transaction.session != self.session.id() {
-            return self.ended_with_session(operation, now);
+            return self.answer_for_ended_session(operation, now);
         }
         let mut again = operation.clone();
         again.maybe_released |= released;

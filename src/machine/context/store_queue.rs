@@ -214,7 +214,7 @@ impl StoreQueue {
 
     /// Takes back what was not sent yet and makes sense in one session only.
     fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
-        self.take_unsent(&PendingOperation::goes_with_session)
+        self.take_unsent(&PendingOperation::needs_this_session)
     }
 
     /// Sends it again, at this time at the latest.

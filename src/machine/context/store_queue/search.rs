@@ -33,10 +33,10 @@ impl StoreQueue {
     }
 
     /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
-    pub(in super::super) fn ends_with_session(&self) -> bool {
+    pub(in super::super) fn is_done_by_session_end(&self) -> bool {
         self.later.iter().all(PendingOperation::may_go_unsent)
             && self.transaction.is_none()
-            && self.waiting.iter().all(PendingOperation::ends_with_session)
+            && self.waiting.iter().all(PendingOperation::is_done_by_session_end)
     }
 
     /// Whether there is nothing for which the session must go on.

@@ -169,7 +169,7 @@ impl Machine {
     fn step_for(&mut self, operations: &[PendingOperation], is_last: bool, sent: Sent) -> SessionStep {
         let acquires = operations.iter().any(PendingOperation::acquires);
         let opens = !self.session.is_open();
-        let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);
+        let closes = self.session.wants_close() && operations.iter().all(PendingOperation::is_done_by_session_end);
         if closes && is_last {
             return SessionStep::Close;
         }
@@ -194,7 +194,7 @@ impl Machine {
             match (operation.turn, &operation.action) {
                 // The lease went with the session.
                 (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
-                _ => self.ended_with_session(&operation, now),
+                _ => self.answer_for_ended_session(&operation, now),
             }
         }
     }

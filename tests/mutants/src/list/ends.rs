@@ -140,7 +140,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::s10_"),
         &[edit(
             SENDING,
-            "let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);",
+            "let closes = self.session.wants_close() && operations.iter().all(PendingOperation::is_done_by_session_end);",
             "let closes = self.session.wants_close();",
         )],
     ),
@@ -194,7 +194,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule o",
         "what a closing session released is released once more",
         Rule("divided::what_a_closing_session"),
-        &[edit(RETRY, "partition(|operation| is_own || !operation.goes_with_session());", "partition(|_| true);")],
+        &[edit(RETRY, "partition(|operation| is_own || !operation.needs_this_session());", "partition(|_| true);")],
     ),
     Mutant::new(
         "etcd",
