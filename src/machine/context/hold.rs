@@ -23,7 +23,7 @@ impl Machine {
     /// A lease was granted, as what was sent then found, or somebody said. It is believed as long as the session is.
     pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         if self.session.was_robbed(&slot.key, granted.block.first) {
-            return self.robbed_unheard(slot, now);
+            return self.stolen_unheard(slot, now);
         }
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let cursor = cohort.seeking().and_then(|seeking| seeking.cursor);
@@ -47,7 +47,7 @@ impl Machine {
     /// The lease was stolen before this context heard that it was granted. Those who wait ask again, except a request
     /// for this very lease, or for several keys at once, which fails. If the grant was a theft, its thief does not steal again, because it
     /// would rob the later thief.
-    fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
+    fn stolen_unheard(&mut self, slot: &Slot, now: Monotonic) {
         let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
         if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
             self.refuse(thief, Refusal::Lost(LostReason::Stolen));

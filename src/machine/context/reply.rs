@@ -26,7 +26,7 @@ impl Machine {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
         let done = result.is_ok();
         if let Err(StoreError { applied: Applied::No, .. }) = result {
-            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));
+            transaction.operations.iter().for_each(|operation| self.uncount_theft(operation));
         }
         match result {
             Ok(reply) if overdue => self.late_reply(&transaction, &reply, now),
@@ -56,8 +56,8 @@ impl Machine {
         self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);
         for (operation, answer) in transaction.operations.iter().zip(&mut reply.answers) {
-            self.promoted(answer, transaction.sent, now);
-            self.robbed(&operation.slot.key, answer, now);
+            self.handle_promotions(answer, transaction.sent, now);
+            self.handle_thefts(&operation.slot.key, answer, now);
             if matches!(operation.action, Action::Inspect) {
                 let seen = core::mem::replace(&mut answer.outcome, Outcome::Moved);
                 self.inspected(operation.turn, Ok(seen));
@@ -74,23 +74,23 @@ impl Machine {
         }
     }
 
-    /// Tells who was granted by this transaction; an own grant is taken at once.
-    fn promoted(&mut self, answer: &Answer, sent: Sent, now: Monotonic) {
+    /// Whom this transaction granted a lease: others are told, and an own grant is taken at once.
+    fn handle_promotions(&mut self, answer: &Answer, sent: Sent, now: Monotonic) {
         for promotion in &answer.promoted {
             let Promotion { ref key, holder, request, block, previous, contended, told } = *promotion;
             if holder == self.session.id() {
-                self.heir(key, request, &Granted { block, previous, contended }, sent, now);
+                self.granted_elsewhere(key, request, &Granted { block, previous, contended }, sent, now);
             } else if !told {
                 self.send(key, Body::Granted { holder, request, block, previous, contended });
             }
         }
     }
 
-    /// Tells who was robbed by this transaction.
-    fn robbed(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
+    /// Whom this transaction robbed: others are told, and a theft from this context is noted at once.
+    fn handle_thefts(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
         for &(holder, token) in &answer.robbed {
             if holder == self.session.id() {
-                self.robbed_of(key, token, now);
+                self.grant_was_stolen(key, token, now);
             } else {
                 self.send(key, Body::Stolen { holder, token });
             }
@@ -167,13 +167,13 @@ impl Machine {
     fn operation_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let slot = &operation.slot;
         match operation.action {
-            Action::Acquire(ref ask) => self.sought(slot, ask.request, outcome, sent, now),
-            Action::AcquireAll(_) => self.sought_all(operation, outcome, sent, now),
+            Action::Acquire(ref ask) => self.acquire_answered(slot, ask.request, outcome, sent, now),
+            Action::AcquireAll(_) => self.acquire_all_answered(operation, outcome, sent, now),
             Action::Verify { token, .. } => self.verified(operation, token, outcome, sent, now),
             Action::Downgrade { .. } => self.downgraded(operation, outcome, now),
             Action::Release { token, request } => {
                 self.note_release(&slot.key, request);
-                self.returned(operation, token, outcome);
+                self.release_answered(operation, token, outcome);
             }
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
@@ -187,7 +187,7 @@ impl Machine {
         }
     }
 
-    fn sought(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
+    fn acquire_answered(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         if cohort.held().is_some_and(|held| held.request == request) {
             return self.adopted(slot, outcome, sent, now);
@@ -255,12 +255,12 @@ impl Machine {
     }
 
     /// What the store says to a request for several keys.
-    fn sought_all(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
+    fn acquire_all_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Action::AcquireAll(asks) = &operation.action else { return };
         match outcome {
             Outcome::GrantedAll(granted) => {
                 for ((slot, (_, ask)), granted) in operation.all.iter().zip(asks).zip(granted) {
-                    self.sought(slot, ask.request, &Outcome::Granted(*granted), sent, now);
+                    self.acquire_answered(slot, ask.request, &Outcome::Granted(*granted), sent, now);
                 }
             }
             Outcome::BusyAll(ahead) => self.busy_all(operation, ahead, now),
@@ -271,7 +271,7 @@ impl Machine {
             }
             other => {
                 for (slot, (_, ask)) in operation.all.iter().zip(asks) {
-                    self.sought(slot, ask.request, other, sent, now);
+                    self.acquire_answered(slot, ask.request, other, sent, now);
                 }
                 self.withdraw_all(operation, now);
             }
@@ -343,7 +343,7 @@ impl Machine {
 
     /// A grant that another transaction made, as this one found, or a signal says. The session's belief covers it: a look
     /// and a signal add no time.
-    fn heir(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
+    fn granted_elsewhere(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         let block = granted.block;
         let was_robbed = self.session.was_robbed(key, block.first);
         let Some(slot) = self.cohorts.slot_of(key, request) else {
@@ -374,7 +374,7 @@ impl Machine {
 
     /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. If the session
     /// has ended meanwhile, the attempt counts only if the context still believed in the lease then.
-    fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
+    fn release_answered(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let key = &operation.slot.key;
         // The thief may have taken the grant of an upgrade, of which this context never heard. Without an upgrade, a later theft took another
@@ -419,7 +419,7 @@ impl Machine {
         match message.body {
             Body::Granted { holder, request, block, previous, contended } if holder == me => {
                 let sent = self.store_queue.last_sent(now);
-                self.heir(key, request, &Granted { block, previous, contended }, sent, now);
+                self.granted_elsewhere(key, request, &Granted { block, previous, contended }, sent, now);
             }
             Body::Wanted { holder, by, tries } if holder == me => {
                 for slot in &self.cohorts.pick(Some(key), &|_, _| true) {
@@ -428,7 +428,7 @@ impl Machine {
             }
             // It may be true: the next heartbeat tells.
             Body::Ended { holder } if holder == me => self.doubt(now),
-            Body::Stolen { holder, token } if holder == me => self.robbed_of(key, token, now),
+            Body::Stolen { holder, token } if holder == me => self.grant_was_stolen(key, token, now),
             Body::Freed { asker } if asker == me => self.look_again_at(key, now),
             Body::InUse { asker } if asker == me => self.conclude_busy(key, now),
             Body::Gone { holder } => self.look_past(holder, now),

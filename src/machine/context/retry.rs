@@ -115,8 +115,8 @@ impl Machine {
         self.store_queue.try_again(operation.clone(), now.plus(delay_ms));
     }
 
-    /// A theft that was certainly not tried.
-    pub(super) fn robbed_nobody(&mut self, operation: &PendingOperation) {
+    /// A theft was certainly not carried out, so it does not count.
+    pub(super) fn uncount_theft(&mut self, operation: &PendingOperation) {
         if let Action::Acquire(Acquire { request, way: Way::Steal, .. }) = operation.action
             && let Some(seeking) = self.cohorts.change_seeking(&operation.slot)
             && seeking.request == request

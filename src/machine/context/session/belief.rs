@@ -35,7 +35,7 @@ impl Machine {
             self.session.meet_peers(&reply.peers, now);
         }
         for (key, token) in robbed {
-            self.robbed_of(key, *token, now);
+            self.grant_was_stolen(key, *token, now);
         }
         if let Some(lease_ms) = transaction.lease_ms {
             self.session.failures = 0;
@@ -46,7 +46,7 @@ impl Machine {
     }
 
     /// A grant of this session was stolen. Whatever says later that it was granted is out of date.
-    pub(in super::super) fn robbed_of(&mut self, key: &Key, token: Token, now: Monotonic) {
+    pub(in super::super) fn grant_was_stolen(&mut self, key: &Key, token: Token, now: Monotonic) {
         if self.session.was_robbed(key, token) {
             return;
         }

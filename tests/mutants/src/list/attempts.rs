@@ -182,7 +182,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "a thief that was robbed before it heard of its theft steals again",
         Scenario("stale::a_thief_that_was_robbed_unheard"),
-        &[edit("src/machine/context/hold.rs", "return self.robbed_unheard(slot, now);", "return self.seek(slot, now);")],
+        &[edit("src/machine/context/hold.rs", "return self.stolen_unheard(slot, now);", "return self.seek(slot, now);")],
     ),
     Mutant::new(
         "P5",

@@ -186,7 +186,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("divided::a_theft_that_was_too_large"),
         &[edit(
             REPLY,
-            "            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));\n",
+            "            transaction.operations.iter().for_each(|operation| self.uncount_theft(operation));\n",
             "",
         )],
     ),
