@@ -253,7 +253,7 @@ impl Machine {
         if seeking.sent {
             self.withdraw_request(slot, seeking.request, now);
             // Shared requests of this context may have been waiting only for this one.
-            self.ask_who_still_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);
+            self.ask_again_who_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);
         }
     }
 

@@ -88,8 +88,7 @@ impl Machine {
         let places = |seeking: &Seeking| {
             !seeking.queued && seeking.way == Way::Plain && self.store_queue.carries(slot, is_ask_for(seeking.request))
         };
-        self.store_queue.is_ending(slot, ATTEMPTS)
-            || self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(places)
+        self.store_queue.is_ending(slot, ATTEMPTS) || self.cohorts.seeking(slot).is_some_and(places)
     }
 
     fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
@@ -199,7 +198,7 @@ impl Machine {
     }
 
     pub(super) fn look_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let look_at = self.cohorts.get(slot).and_then(Cohort::seeking).and_then(|seeking| seeking.look_at);
+        let look_at = self.cohorts.seeking(slot).and_then(|seeking| seeking.look_at);
         if look_at.is_some_and(|at| at <= now) {
             self.ask(slot, now);
         }

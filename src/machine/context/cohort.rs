@@ -247,7 +247,7 @@ impl Cohort {
     pub(super) fn seeking(&self) -> Option<&Seeking> {
         match &self.stage {
             Stage::Seeking(seeking) => Some(seeking),
-            Stage::Held(held) => held.upgrade.as_ref()?.seeking.as_ref(),
+            Stage::Held(held) => held.upgrade_seeking(),
             Stage::Idle => None,
         }
     }
@@ -342,8 +342,7 @@ impl Held {
     /// Whether this turn joins a user who shares, even if others wait. The turn may be nested in the work of that user, which would
     /// otherwise wait for ever.
     pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
-        let is_asked_for = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.seeking.is_some());
-        turn.share && !is_asked_for && self.users.iter().any(|user| user.share) && self.admits(turn)
+        turn.share && self.upgrade_seeking().is_none() && self.users.iter().any(|user| user.share) && self.admits(turn)
     }
 
     /// Whether it is held exclusively although nobody who uses it needs that.

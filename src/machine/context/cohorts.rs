@@ -50,6 +50,11 @@ impl Cohorts {
         self.get(slot)?.held()
     }
 
+    /// The request under way at a slot: for a lease, or for holding a shared one exclusively.
+    pub(super) fn seeking(&self, slot: &Slot) -> Option<&Seeking> {
+        self.get(slot)?.seeking()
+    }
+
     /// Marks the cohort at this place for `settle`. Most calls in a row mark the same one.
     fn touch(&mut self, at: usize) -> &mut Cohort {
         if self.touched.last() != Some(&at) {

@@ -66,8 +66,7 @@ impl Machine {
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
         let (store, token, request) = (self.store?, held.grant, held.request);
-        let upgrade = held.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
-        let upgrade = upgrade.map(|seeking| seeking.request);
+        let upgrade = held.upgrade_seeking().map(|seeking| seeking.request);
         let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
         // By this number it is told what was sent before it, and what after.

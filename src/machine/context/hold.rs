@@ -16,6 +16,7 @@ use super::{
     output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Granted},
+    store_queue::is_verification,
     token::Token,
 };
 
@@ -92,8 +93,7 @@ impl Machine {
     /// The next turns may not have the lease now. The tries among them fail, because the key is taken. Tries wait only if nothing but
     /// another queued request is in the way, and the store is being asked whether that request still queues.
     fn keep_back(&mut self, slot: &Slot) {
-        let is_asked = |action: &Action| matches!(action, Action::Verify { .. });
-        if !(self.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_asked)) {
+        if !(self.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_verification)) {
             self.refuse_tries(slot);
         }
     }
@@ -103,15 +103,16 @@ impl Machine {
     }
 
     /// A turn came that may share the lease unless another request queues for the key. That request may have been given up meanwhile,
-    /// without a message, so this reads the store.
+    /// without a message, so this reads the store, unless it is being asked already.
     pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
-        if !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. })) {
-            self.ask_who_still_queues(slot, now);
+        if !self.store_queue.carries(slot, is_verification) {
+            self.ask_again_who_queues(slot, now);
         }
     }
 
-    /// Asks the store again after a queued request of this context has ended: the answer to an earlier query may still count that request.
-    pub(super) fn ask_who_still_queues(&mut self, slot: &Slot, now: Monotonic) {
+    /// Asks the store, even if it is being asked already, after a queued request of this context has ended: the answer to the earlier query
+    /// may still count that request.
+    pub(super) fn ask_again_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on && self.waits_for_queue_only(slot) {
             self.end_silent(slot, now);
@@ -196,7 +197,7 @@ impl Machine {
         if !held.is_asked_about {
             return;
         }
-        for operation in self.store_queue.recall(slot, |action| matches!(action, Action::Verify { .. })) {
+        for operation in self.store_queue.recall(slot, is_verification) {
             if let Some(query) = operation.turn {
                 self.tell_verified(query, Ok(false));
             }

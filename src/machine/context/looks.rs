@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::Cohort,
     id::RequestId,
     input::Slot,
     key::Key,
@@ -44,7 +43,7 @@ impl Machine {
             found.insert(*request, Some(at));
         }
         for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() || cohort.seeking().is_none()) {
-            let Some(request) = self.cohorts.get(slot).and_then(Cohort::seeking).map(|seeking| seeking.request) else {
+            let Some(request) = self.cohorts.seeking(slot).map(|seeking| seeking.request) else {
                 // If the queued context is dead, and nobody else has a place behind it, no other context would ever notice.
                 self.observe(slot, ahead, now);
                 continue;

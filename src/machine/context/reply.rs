@@ -353,7 +353,7 @@ impl Machine {
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
         };
-        let Some(seeking) = self.cohorts.get(&slot).and_then(Cohort::seeking) else { return };
+        let Some(seeking) = self.cohorts.seeking(&slot) else { return };
         if !seeking.asked && self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
             // Of several keys, all are granted or none: their own answer says so.
             return;

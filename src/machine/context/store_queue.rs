@@ -244,6 +244,11 @@ fn take(operations: &mut Vec<PendingOperation>, is_it: &dyn Fn(&PendingOperation
     taken
 }
 
+/// Whether it asks the store whether a grant is current, and who queues behind it.
+pub(super) fn is_verification(action: &Action) -> bool {
+    matches!(action, Action::Verify { .. })
+}
+
 pub(super) fn is_ask_for(request: RequestId) -> impl Fn(&Action) -> bool {
     move |action| matches!(action, Action::Acquire(acquire) if acquire.request == request)
 }

@@ -85,7 +85,7 @@ impl Machine {
         }
         let asked = upgrade.seeking.as_ref().is_some_and(|seeking| seeking.sent);
         self.withdraw_upgrade(slot, Some(upgrade), now);
-        self.ask_who_still_queues(slot, now);
+        self.ask_again_who_queues(slot, now);
         asked
     }
 
@@ -165,7 +165,7 @@ impl Machine {
     /// No guard here wants to upgrade any more, so others may share the lease again. This asks the store who queues: an earlier answer may
     /// count the upgrade itself, and the context did not ask while the upgrade waited.
     fn share_on(&mut self, slot: &Slot, now: Monotonic) {
-        self.ask_who_still_queues(slot, now);
+        self.ask_again_who_queues(slot, now);
         self.hand_out(slot, now);
     }
 
@@ -268,10 +268,14 @@ impl Upgrade {
 }
 
 impl Held {
+    /// The request by which the lease is upgraded, if one is under way.
+    pub(super) fn upgrade_seeking(&self) -> Option<&Seeking> {
+        self.upgrade.as_ref()?.seeking.as_ref()
+    }
+
     /// Whether the store was asked for an upgrade.
     pub(super) fn asks_for_upgrade(&self) -> bool {
-        let seeking = self.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
-        seeking.is_some_and(|seeking| seeking.sent)
+        self.upgrade_seeking().is_some_and(|seeking| seeking.sent)
     }
 
     /// Whether the lease was upgraded from the shared grant with this token, or the store may have upgraded that grant already.
@@ -281,9 +285,6 @@ impl Held {
 
     /// Whether this is the request by which the lease is upgraded.
     pub(super) fn upgrades_by(&self, request: RequestId) -> bool {
-        self.upgrade
-            .as_ref()
-            .and_then(|upgrade| upgrade.seeking.as_ref())
-            .is_some_and(|seeking| seeking.request == request)
+        self.upgrade_seeking().is_some_and(|seeking| seeking.request == request)
     }
 }

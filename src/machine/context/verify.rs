@@ -8,6 +8,7 @@ use super::{
     output::{LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Outcome, Unreadable},
+    store_queue::is_verification,
     time::Monotonic,
     token::{Token, TokenBlock},
 };
@@ -46,7 +47,7 @@ impl Machine {
     /// Asks whether each of these grants is current, unless that query is still to be sent.
     pub(super) fn ask_about(&mut self, slots: &[Slot], now: Monotonic) {
         // One search for all: a context may hold thousands.
-        let asked = self.store_queue.unsent(slots, |action| matches!(action, Action::Verify { .. }));
+        let asked = self.store_queue.unsent(slots, is_verification);
         for slot in slots {
             if asked.binary_search(slot).is_err() {
                 self.ask_whether_current(slot, None, now);

@@ -2,7 +2,6 @@
 
 use super::super::{
     Machine,
-    cohort::Cohort,
     config::belief_ms,
     input::{Slot, TurnId},
     key::Key,
@@ -149,7 +148,7 @@ impl Machine {
     fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
         for slot in &self.cohorts.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
-            let tries = self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| !seeking.wait);
+            let tries = self.cohorts.seeking(slot).is_some_and(|seeking| !seeking.wait);
             match slot.own {
                 // It goes again as it is: for several keys at once, or for one very lease.
                 Some(_) if tries => {}

@@ -202,9 +202,7 @@ impl Machine {
     /// What changed its sense while it waited is not sent.
     fn is_current(&self, operation: &PendingOperation) -> bool {
         let cohort = self.cohorts.get(&operation.slot);
-        let seeks = |slot: &Slot, request| {
-            self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| seeking.request == request)
-        };
+        let seeks = |slot: &Slot, request| self.cohorts.seeking(slot).is_some_and(|seeking| seeking.request == request);
         match &operation.action {
             Action::Acquire(ask) => seeks(&operation.slot, ask.request),
             Action::AcquireAll(asks) => operation.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
@@ -227,7 +225,7 @@ impl Machine {
         if !operation.acquires() {
             return !operation.contended;
         }
-        let seeking = self.cohorts.get(&operation.slot).and_then(Cohort::seeking);
+        let seeking = self.cohorts.seeking(&operation.slot);
         let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();
         seeking.is_some_and(|seeking| !seeking.sent)
             && self.cohorts.pick(Some(&operation.slot.key), &is_held).is_empty()
@@ -262,7 +260,7 @@ impl Machine {
 
     /// An attempt that failed is sent again with what is wanted by now: since then, callers may have joined its request or given it up.
     fn renew_ask(&self, slot: &Slot, ask: &mut Acquire) {
-        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
+        let seeking = self.cohorts.seeking(slot);
         if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
             (ask.wait, ask.priority, ask.way) = (seeking.wait, seeking.priority, seeking.way);
         }

@@ -166,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "an upgrade is refused although the rival's session is just being ended",
         Scenario("stale::an_upgrade_over_a_slow_store"),
-        &[edit("src/machine/context/busy.rs", "self.store_queue.is_ending(slot, ATTEMPTS)\n            || self", "self")],
+        &[edit("src/machine/context/busy.rs", "self.store_queue.is_ending(slot, ATTEMPTS) || self", "self")],
     ),
     Mutant::new(
         "S8",
@@ -326,7 +326,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("soon::a_reader_is_granted"),
         &[edit(
             "src/machine/context/acquire.rs",
-            "            self.ask_who_still_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);\n",
+            "            self.ask_again_who_queues(&Slot { key: slot.key.clone(), mode: Mode::Shared, own: None }, now);\n",
             "",
         )],
     ),
@@ -334,7 +334,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P5",
         "a query that was sent before a writer gave up tells whether the writer still queues",
         Rule("soon::a_reader_is_granted_even_if_the_writer"),
-        &[edit("src/machine/context/acquire.rs", "self.ask_who_still_queues(&Slot", "self.ask_who_queues(&Slot")],
+        &[edit("src/machine/context/acquire.rs", "self.ask_again_who_queues(&Slot", "self.ask_who_queues(&Slot")],
     ),
     Mutant::new(
         "P5",
@@ -342,7 +342,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("soon::a_reader_is_granted_as_soon_as_an_upgrade"),
         &[edit(
             "src/machine/context/upgrade.rs",
-            "        self.ask_who_still_queues(slot, now);\n        self.hand_out(slot, now);",
+            "        self.ask_again_who_queues(slot, now);\n        self.hand_out(slot, now);",
             "        self.hand_out(slot, now);",
         )],
     ),
