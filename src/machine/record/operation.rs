@@ -128,6 +128,14 @@ impl Acquire {
             info: String::new(),
         }
     }
+
+    /// The shared grant that the request gives for an exclusive one.
+    pub(super) fn upgrades(&self) -> Option<Token> {
+        match self.way {
+            Way::Upgrade { token, .. } => Some(token),
+            Way::Plain | Way::Steal | Way::Resume { .. } => None,
+        }
+    }
 }
 
 /// How a request differs from a plain one.

@@ -111,6 +111,14 @@ impl<'a> Transition<'a> {
                 self.remove_place(ask.request);
                 return refusal;
             }
+            match ask.way {
+                Way::Steal => self.rob(),
+                Way::Resume { from, origin, token, request } => {
+                    self.remove_place(ask.request);
+                    return self.resume([from, origin], token, request, ask);
+                }
+                Way::Upgrade { .. } | Way::Plain => {}
+            }
             self.enqueue(ask);
             self.promote();
         }
@@ -120,30 +128,23 @@ impl<'a> Transition<'a> {
         }
     }
 
-    /// Why a request that has no grant gets no place either; what stands in the way of a theft is removed.
-    fn refusal(&mut self, ask: &Acquire, has_place: bool) -> Option<Outcome> {
+    /// Why a request that has no grant gets no place either.
+    fn refusal(&self, ask: &Acquire, has_place: bool) -> Option<Outcome> {
         if TokenBlock::after(self.record.last_token, self.now.wall).is_none() {
             return Some(Outcome::Exhausted);
         }
         match ask.way {
-            Way::Steal => {
-                if let Some(unreadable) = self.unreadable_holder() {
-                    return Some(Outcome::Unreadable(unreadable));
-                }
-                self.rob();
-            }
+            Way::Steal => return self.unreadable_holder().map(Outcome::Unreadable),
+            Way::Resume { .. } => return None,
             Way::Upgrade { token, request } if self.own_grant_of(request, token).is_none() => {
                 return Some(self.not_current(token));
             }
             Way::Upgrade { .. } if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
                 return Some(Outcome::UpgradeConflict { ahead: self.ahead_of(ask) });
             }
-            Way::Resume { from, origin, token, request } => {
-                return Some(self.resume([from, origin], token, request, ask));
-            }
             Way::Upgrade { .. } | Way::Plain => {}
         }
-        let obstacles = if ask.wait || ask.way == Way::Steal { None } else { self.obstacles(ask) };
+        let obstacles = if ask.wait { None } else { self.obstacles(ask) };
         obstacles.map(|ahead| Outcome::Busy { ahead })
     }
 
@@ -481,16 +482,6 @@ impl Promotion {
     pub(super) fn of(key: &Key, grant: &Grant) -> Self {
         let Grant { holder, request, block, previous, .. } = *grant;
         Self { key: key.clone(), holder, request, block, previous, contended: false, told: false }
-    }
-}
-
-impl Acquire {
-    /// The shared grant that the request gives for an exclusive one.
-    pub(super) fn upgrades(&self) -> Option<Token> {
-        match self.way {
-            Way::Upgrade { token, .. } => Some(token),
-            Way::Plain | Way::Steal | Way::Resume { .. } => None,
-        }
     }
 }
 
