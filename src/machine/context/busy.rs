@@ -31,29 +31,33 @@ impl Machine {
         }
         let me = self.session.id();
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
-        let first = seeking.look_until.is_none();
+        let is_first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
         let may_be_dead = self.presence.beacon_stands() && ahead.iter().any(|seen| seen.beacon);
         // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
         // the lease of a dead context.
-        let asks = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
+        let may_ask = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
         // A waiter ahead may be dead, too. This context itself is alive.
         let all_may_be_dead = may_be_dead && ahead.iter().all(|seen| seen.holder != me);
-        let may_change = asks && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
-        if may_change && now < until {
+        let may_change = may_ask && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
+        if !may_change {
+            return self.found_busy(slot, now);
+        }
+        if now < until {
             seeking.look_at = Some(until);
-            if first {
+            if is_first {
                 self.ask_those_ahead(slot, ahead);
             }
             return;
         }
-        if !(may_change && may_be_dead && self.probe(slot, now)) {
+        let is_probing = may_be_dead && self.probe(slot, now);
+        if !is_probing {
             self.found_busy(slot, now);
         }
     }
 
     /// A holder that did not say that it uses the key may be dead, and its beacon would show it. A place in the queue comes with a watch of
-    /// that beacon, so a request that only tries takes one for a moment.
+    /// that beacon, so a request that only tries takes one for a moment. Returns whether it does: it does so once.
     fn probe(&mut self, slot: &Slot, now: Monotonic) -> bool {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return false };
         if core::mem::replace(&mut seeking.wait, true) {

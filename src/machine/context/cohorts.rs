@@ -13,12 +13,12 @@ use super::{
     token::Token,
 };
 
-/// Places by slot. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
+/// The cohorts by slot. One that is taken out to be changed is planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
-    /// The places in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
+    /// The indices in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
     touched: Vec<usize>,
     /// Those that wait in a queue.
     waiting: SortedMap<Slot, ()>,
@@ -55,7 +55,7 @@ impl Cohorts {
         self.get(slot)?.seeking()
     }
 
-    /// Marks the cohort at this place for `settle`. Most calls in a row mark the same one.
+    /// Marks the cohort at this index for `settle`. Most calls in a row mark the same one.
     fn touch(&mut self, at: usize) -> &mut Cohort {
         if self.touched.last() != Some(&at) {
             self.touched.reserve_exact(usize::from(self.touched.is_empty()));
@@ -201,7 +201,7 @@ impl Cohorts {
 
     /// Plans what was touched, and drops what became idle. Returns the slots that begin to wait in a queue, or wait no more.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> Vec<Slot> {
-        let (mut begin_or_end, mut idle, mut any_idle) = (Vec::new(), 0, 0);
+        let (mut begin_or_end, mut last_idle, mut idle_count) = (Vec::new(), 0, 0);
         let mut touched = core::mem::take(&mut self.touched);
         for &at in &touched {
             let (slot, cohort) = self.by_slot.at_mut(at);
@@ -210,26 +210,26 @@ impl Cohorts {
             let plan = Plan { wake, held: cohort.held().is_some(), waits: cohort.waits(), lingers };
             let old = core::mem::replace(&mut cohort.plan, plan);
             self.held = self.held + usize::from(plan.held) - usize::from(old.held);
-            match (old.waits, plan.waits) {
-                (false, true) => self.waiting.insert(slot.clone(), ()),
-                (true, false) => _ = self.waiting.remove(slot),
-                _ => {}
-            }
             self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
             if plan.waits != old.waits {
+                if plan.waits {
+                    self.waiting.insert(slot.clone(), ());
+                } else {
+                    self.waiting.remove(slot);
+                }
                 begin_or_end.push(slot.clone());
             }
             if cohort.is_idle() {
                 self.passed_on.remove(slot);
-                (idle, any_idle) = (at, any_idle + 1);
+                (last_idle, idle_count) = (at, idle_count + 1);
             }
             move_timer(&mut self.by_time, slot, old.wake, wake);
         }
         // One transaction may end thousands of cohorts. They are removed together, so that the other cohorts move only once.
-        if any_idle > 1 {
+        if idle_count > 1 {
             self.by_slot.retain(|_, cohort| !cohort.is_idle());
-        } else if any_idle > 0 {
-            self.by_slot.remove_at(idle);
+        } else if idle_count > 0 {
+            self.by_slot.remove_at(last_idle);
         }
         // Most inputs touch one cohort.
         touched.clear();

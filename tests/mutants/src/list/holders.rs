@@ -14,7 +14,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "a try does not look whether a silent holder is dead",
         Scenario("ending::s9_who_only_tries"),
-        &[edit(BUSY, "if !(may_change && may_be_dead &&", "if true || !(may_change && may_be_dead &&")],
+        &[edit(BUSY, "let is_probing = may_be_dead &&", "let is_probing = false && may_be_dead &&")],
     ),
     Mutant::new(
         "P5",
