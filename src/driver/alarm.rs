@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// Whether it is aborted or not, there is nothing more to do.
+    /// Makes the timer of an alarm for one place, to be spawned there. Whether it rings or is aborted, its task ends.
     fn bell(&self, alarm: &mut Alarm, at: usize, place: &Shared<dyn Executor>) -> MaybeSendFuture<'static, ()> {
         let sleep = place.sleep(Duration::from_millis(alarm.at.since(self.executor.now().monotonic)));
         let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };

@@ -33,10 +33,11 @@ impl Driver {
         self.pump(core);
     }
 
-    /// What is to be done for it is noted only.
+    /// Feeds one input to the machine, and notes what is to be done for it. The caller [pumps](Self::pump) when it has brought all inputs.
     pub(super) fn digest(&self, core: &mut Core, input: Input, now: Now) {
         if matches!(input, Input::Suspend { .. } | Input::Ending { .. }) {
-            // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
+            // Transactions that are still open, the user's and the store's own, would keep the deletion of the session from the store, and
+            // all other contexts waiting. So they are aborted before anything else.
             let open = core.open.take_all();
             core.plan_deed(Deed::Abort(open));
         }
@@ -56,7 +57,7 @@ impl Driver {
         core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());
     }
 
-    /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
+    /// Does what was noted. Only one thread pumps, so that everything is done in the machine's order.
     pub(super) fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
         match core.pumping {
             None if core.deeds.is_empty() => {}
@@ -195,7 +196,8 @@ impl Driver {
 /// among the rest.
 struct Pump<'a> {
     driver: &'a Driver,
-    /// A panic may be under way that is none of its own: what a guard is dropped by.
+    /// Whether everything was done or handed over. The destructor cannot tell by whether its thread panics: a pump may also run while its
+    /// thread unwinds by a panic that began elsewhere.
     ended: bool,
 }
 

@@ -25,7 +25,8 @@ pub(super) struct Cohort {
     pub(super) ahead: Ahead,
     /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
     pub(super) info: String,
-    /// Another context said that it waits, when this transaction was the last that had been sent.
+    /// If another context said that it waits: the last transaction that had been sent by then. An answer to it or to an earlier one may
+    /// not count that waiter.
     pub(super) wanted: Option<u64>,
 }
 
@@ -46,8 +47,9 @@ pub(super) struct Seeking {
     pub(super) wait: bool,
     /// As it was asked last.
     pub(super) priority: i32,
-    /// Whether it was to be sent once, and whether it was sent.
+    /// Whether it was put into the store queue by itself, not only together with other keys.
     pub(super) asked: bool,
+    /// Whether a transaction carried it.
     pub(super) sent: bool,
     /// How many attempts to steal were sent.
     pub(super) thefts: u32,
@@ -59,9 +61,9 @@ pub(super) struct Seeking {
     pub(super) retried: bool,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,
-    /// When a refused try looks again.
+    /// When a try whose key is taken looks again.
     pub(super) look_at: Option<Monotonic>,
-    /// Nor does it look after that.
+    /// When the holder must have given the key back: a try that finds it taken after that does not look again.
     pub(super) look_until: Option<Monotonic>,
     /// Until when a try, or an upgrade whose rival may be dead, watches a beacon.
     pub(super) probes_until: Option<Monotonic>,

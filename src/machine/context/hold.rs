@@ -34,7 +34,7 @@ impl Machine {
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         cohort.stage = Stage::Held(held);
         cohort.ahead = Ahead::default();
-        // Taken over again, it is on its way no more.
+        // A lease that this context gave to another guard may have come back: then it is no longer on its way.
         self.moved_away(&slot.key, granted.block.first);
         self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());
         self.hand_out(slot, now);

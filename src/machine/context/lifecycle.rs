@@ -227,7 +227,7 @@ impl Machine {
             return;
         }
         self.life = Life::Open;
-        // The beacon that was to show its end.
+        // A context that was to end for good left its beacon up, so that the end of the beacon would end its session.
         self.fall();
         self.drop_all(SUSPENDED, now);
         self.detached.clear();

@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "the beacon of a page that goes on after its end stays",
         Rule("ending::s9_who_goes_on"),
-        &[edit(LIFE, "        // The beacon that was to show its end.\n        self.fall();\n", "")],
+        &[edit(LIFE, "so that the end of the beacon would end its session.\n        self.fall();\n", "\n")],
     ),
     Mutant::new(
         "S9",
