@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    harness::{Done, Running, Scratch, is_right_once},
+    harness::{Done, LIMIT, Running, Scratch, is_right_once},
     wall_clock::WallClock,
 };
 
@@ -351,7 +351,7 @@ fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "60"], "echo ready; exec sleep 600");
     fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
-    is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), Duration::from_secs(6));
+    is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), LIMIT);
     drop(holder);
 }
 
@@ -391,11 +391,12 @@ fn refuses_by_a_wrong_clock(scratch: &Scratch, clock: &WallClock, lease: u64) ->
 #[test]
 fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {
     let scratch = Scratch::new();
-    let living = scratch.ready(&["-s"], "echo ready; exec sleep 600");
-    drop(scratch.ready(&["-s"], "echo ready; exec sleep 600"));
+    let ready = || scratch.ready(&["-s", "--lease", "60"], "echo ready; exec sleep 600");
+    let (living, dead) = (ready(), ready());
+    drop(dead);
     let start = Instant::now();
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
-    assert!(start.elapsed() < Duration::from_secs(5), "it would wait this long only if everybody in the way were dead");
+    assert!(start.elapsed() < LIMIT, "it would wait this long only if everybody in the way were dead");
     assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
     drop(living);
 }
@@ -474,7 +475,7 @@ fn waits_for_a_file(is_locked: bool) -> Result<Duration, String> {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "600"], "echo ready; exec sleep 600");
     let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
-    other.busy_timeout(crate::harness::LIMIT).unwrap();
+    other.busy_timeout(LIMIT).unwrap();
     let begun = Instant::now();
     let mut waiter = scratch.start(&["run", "-q", "-w", "2", "k", "true"]);
     crate::harness::until("the queue", || waiter.has_ended() || crate::show::queued(&scratch) == 1);
