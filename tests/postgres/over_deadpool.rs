@@ -1,6 +1,6 @@
 //! Over a pool of deadpool-postgres.
 
-use std::any::Any;
+use std::{any::Any, time::Duration};
 
 use deadpool_postgres::{Manager, Pool as Deadpool};
 use leasehold::{
@@ -9,11 +9,14 @@ use leasehold::{
     machine::LostReason,
     store::{PostgresStore, PostgresStoreBuilder, Store},
 };
+use tokio::time::timeout;
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::{
     pools::{self, Pool},
-    server::{Place, on_server},
+    proxy::Way,
+    server::{PATIENCE, Place, on_server, until},
+    signals::LONG_LEASE,
 };
 
 impl Pool for Deadpool {
@@ -49,6 +52,27 @@ impl Pool for Deadpool {
 }
 
 crate::pools::suites!(Deadpool, "deadpool");
+
+/// Who grants a lease to a context that does not listen yet tells it again for 0.63 s, and no longer. Nothing else would tell the waiter in
+/// time.
+#[test]
+fn a_waiter_whose_connection_for_signals_opens_late_reads_the_store_then() {
+    on_server("deadpool_late", |place| async move {
+        let leases = |store| LeaseManager::builder(store, TokioExecutor::new()).lease(LONG_LEASE).build().unwrap();
+        let holder = leases(place.store().await);
+        let (pool, proxy) = (Deadpool::open(&place.url, 2).await, place.proxy());
+        let far: Config = place.behind(proxy.port).url.parse().unwrap();
+        let store = PostgresStore::builder_from_pool((pool, far)).prefix(&place.prefix).connect().await.unwrap();
+        let waiter = leases(store);
+        proxy.delay(Way::ToServer, Duration::from_secs(1));
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { waiter.lock("k").acquire().await });
+        until("it waits", async || !holder.status("k").await.unwrap().queue.is_empty()).await;
+        guard.release().await.unwrap();
+        let granted = timeout(PATIENCE, waiting).await.expect("it reads the store");
+        assert!(granted.unwrap().unwrap().is_valid());
+    });
+}
 
 #[test]
 fn without_a_configuration_there_are_no_signals_and_no_beacons() {

@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     super::{Place, carrier::Exchange},
     hearing,
-    link::{Event, Link},
+    link::{AWAITED, Event, Link},
     outbox::Outbox,
     watches::Watches,
 };
@@ -72,7 +72,7 @@ impl Ear {
     }
 
     async fn listen(&mut self, events: UnboundedSender<Event>, heard: &mut UnboundedReceiver<Event>) {
-        let mut backoff = Backoff::new(SHORTEST_PAUSE);
+        let (mut backoff, woke) = (Backoff::new(SHORTEST_PAUSE), Instant::now());
         for number in 1.. {
             let connected = match self.connect(number, &events, heard).await {
                 Ok(link) => link,
@@ -81,8 +81,8 @@ impl Ear {
             if let Some(link) = connected {
                 let since = Instant::now();
                 self.watches.connected();
-                if number > 1 {
-                    // A standby that took over may lack the latest writes, where replication is asynchronous.
+                if number > 1 || woke.elapsed() > AWAITED {
+                    // A message may be lost. And a standby that took over may lack the latest writes, where replication is asynchronous.
                     self.notice(Notice::Reconnected);
                 }
                 if let Err(Rests) = self.serve(&link, heard).await {

@@ -109,8 +109,10 @@ impl Link {
 /// the database must not apply to it. Servers before version 14 have no such limit.
 const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
-/// More than a session takes to connect.
+/// A letter is sent for the last time after 630 ms. That is more than most sessions take to connect.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
+/// A session that took longer to connect may have missed a letter.
+pub(super) const AWAITED: Duration = Duration::from_millis(500);
 
 /// A lock is held if it cannot be shared; the look costs the same, however many locks others have.
 fn held(locks: &[i64]) -> String {
