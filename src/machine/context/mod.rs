@@ -99,9 +99,9 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
-    /// How many transactions failed since the context was frozen or a clock was set, up to the attempts that a request has; `None` once the
-    /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further freeze does not begin a new count.
-    failures_since_freeze: Option<u32>,
+    /// How many transactions failed since something brought all leases into doubt, up to the attempts that a request has; `None` once the
+    /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further doubt does not begin a new count.
+    failures_since_doubt: Option<u32>,
     outputs: Vec<Output>,
     /// How many of the outputs were polled.
     polled: usize,
@@ -128,7 +128,7 @@ impl Machine {
             last_request: RequestId::default(),
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),
-            failures_since_freeze: None,
+            failures_since_doubt: None,
             outputs: Vec::new(),
             polled: 0,
         }
@@ -148,7 +148,6 @@ impl Machine {
     pub fn handle(&mut self, input: Input, now: Now) {
         let jumped = self.clocks.take_reading(now, &self.config);
         if jumped {
-            self.failures_since_freeze.get_or_insert_default();
             self.doubt(now.monotonic);
         }
         let now = now.monotonic;

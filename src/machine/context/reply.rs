@@ -51,7 +51,7 @@ impl Machine {
             ));
             return self.failed(transaction, &error, now);
         }
-        self.failures_since_freeze = None;
+        self.failures_since_doubt = None;
         self.store_queue.note_taken(transaction.load());
         self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);

@@ -25,7 +25,7 @@ impl Machine {
         if is_too_large && self.divide_transaction(transaction, error, now) {
             return;
         }
-        if let Some(failures) = &mut self.failures_since_freeze {
+        if let Some(failures) = &mut self.failures_since_doubt {
             *failures = ATTEMPTS.min(*failures + 1);
         }
         // By itself the heartbeat that went along is not too large.
@@ -52,10 +52,10 @@ impl Machine {
         }
     }
 
-    /// Whether the context was frozen, and fewer than [`ATTEMPTS`] transactions have failed since: the network may come back later than
-    /// the context.
+    /// Whether all leases came into doubt, and fewer than [`ATTEMPTS`] transactions have failed since: the network may come back later than
+    /// a context that was frozen, and a browser that clears its data fails connections for a moment.
     pub(super) fn has_hardly_asked(&self) -> bool {
-        self.failures_since_freeze.is_some_and(|failures| failures < ATTEMPTS)
+        self.failures_since_doubt.is_some_and(|failures| failures < ATTEMPTS)
     }
 
     /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.

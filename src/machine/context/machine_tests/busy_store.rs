@@ -114,11 +114,17 @@ fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
     }
 }
 
-/// A laptop wakes up before its network does.
+/// A laptop wakes up before its network does. A browser that clears a site's data ends the connection, and fails the first one after it.
 #[test]
-fn one_error_after_a_freeze_ends_no_wait() {
-    for (what, mut script) in [("own guard", behind_own_guard()), ("queue", in_queue(64))] {
-        script.tick(600_000);
+fn one_error_after_a_freeze_or_a_lost_connection_ends_no_wait() {
+    let frozen = |script: &mut Script| _ = script.tick(600_000);
+    let cut = |script: &mut Script| _ = script.input(Input::Doubt);
+    for (what, mut script, doubted) in [
+        ("own guard, frozen", behind_own_guard(), &frozen as &dyn Fn(&mut Script)),
+        ("queue, frozen", in_queue(64), &frozen),
+        ("own guard, cut", behind_own_guard(), &cut),
+    ] {
+        doubted(&mut script);
         let errors = (1..10).find(|_| {
             script.until_sent();
             script.now_ms += 1;

@@ -83,6 +83,7 @@ impl Machine {
 
     /// Time passed otherwise than it should: nothing is believed until the store has answered.
     pub(in super::super) fn doubt(&mut self, now: Monotonic) {
+        self.failures_since_doubt.get_or_insert_default();
         self.session.doubted = Some(self.store_queue.last_transaction());
         self.suspect(now);
     }

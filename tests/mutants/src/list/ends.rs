@@ -357,20 +357,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "errors from before a freeze count after it",
         Rule("busy_store::errors_from_before"),
         &[edit(
-            "src/machine/context/mod.rs",
-            "self.failures_since_freeze.get_or_insert_default();",
-            "self.failures_since_freeze.get_or_insert(u32::MAX - 1);",
+            BELIEF,
+            "self.failures_since_doubt.get_or_insert_default();",
+            "self.failures_since_doubt.get_or_insert(u32::MAX - 1);",
         )],
+    ),
+    Mutant::new(
+        "I11",
+        "one error after a lost connection ends a wait",
+        Rule("busy_store::one_error_after"),
+        &[edit(BELIEF, "self.failures_since_doubt.get_or_insert_default();", "")],
     ),
     Mutant::new(
         "I11",
         "each late timer begins a new count of errors",
         Rule("busy_store::whoever_waits_where"),
-        &[edit(
-            "src/machine/context/mod.rs",
-            "self.failures_since_freeze.get_or_insert_default();",
-            "self.failures_since_freeze = Some(0);",
-        )],
+        &[edit(BELIEF, "self.failures_since_doubt.get_or_insert_default();", "self.failures_since_doubt = Some(0);")],
     ),
     Mutant::new(
         "I11",
