@@ -111,7 +111,7 @@ impl Fate {
     pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
         let mut state = self.state();
         change(&mut state);
-        // Mostly nobody waits. The constant keeps this out of the npm package, which is to be small.
+        // Usually nobody waits. The constant keeps this check out of the npm package, which is to be small.
         if HAS_MANY_CONTEXTS && state.wakers.is_empty() {
             return Vec::new();
         }

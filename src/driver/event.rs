@@ -197,13 +197,13 @@ impl Origin {
         Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
     }
 
-    /// A span for a request for a lease; none if nobody listens. It is kept behind a pointer, because thousands of requests may wait.
+    /// The span of a request for a lease; none if nobody listens. It is kept behind a pointer, because thousands of requests may wait.
     pub(crate) fn of_request(key: &str, mode: Mode) -> Self {
         let span = || tracing::debug_span!(target: TARGET, "lease", key, mode = mode.name());
         Self(Event::are_heard().then(|| Shared::new(span())))
     }
 
-    /// Enters the span, until what is returned is dropped.
+    /// Enters the span until the returned value is dropped.
     pub(crate) fn enter(&self) -> Option<tracing::span::Entered<'_>> {
         self.0.as_ref().map(|span| span.enter())
     }

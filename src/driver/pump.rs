@@ -33,11 +33,11 @@ impl Driver {
         self.pump(core);
     }
 
-    /// Feeds one input to the machine, and notes what is to be done for it. The caller [pumps](Self::pump) when it has brought all inputs.
+    /// Feeds one input to the machine, and notes what is to be done for it. The caller [pumps](Self::pump) after its last input.
     pub(super) fn digest(&self, core: &mut Core, input: Input, now: Now) {
         if matches!(input, Input::Suspend { .. } | Input::Ending { .. }) {
-            // Transactions that are still open, the user's and the store's own, would keep the deletion of the session from the store, and
-            // all other contexts waiting. So they are aborted before anything else.
+            // Transactions that are still open, the user's and the store's own, would delay the deletion of the session, and keep all other
+            // contexts waiting. So they are aborted before anything else.
             let open = core.open.take_all();
             core.plan_deed(Deed::Abort(open));
         }
@@ -196,8 +196,8 @@ impl Driver {
 /// among the rest.
 struct Pump<'a> {
     driver: &'a Driver,
-    /// Whether everything was done or handed over. The destructor cannot tell by whether its thread panics: a pump may also run while its
-    /// thread unwinds by a panic that began elsewhere.
+    /// Whether everything was done or handed over. The destructor cannot tell this from whether its thread is panicking: a pump may also
+    /// run while its thread unwinds after a panic that began elsewhere.
     ended: bool,
 }
 
@@ -287,7 +287,8 @@ impl Core {
     }
 
     pub(super) fn sort_news(&mut self) {
-        // Mostly nobody listens, and each input comes here twice. The constant keeps this out of the npm package, which is to be small.
+        // Usually nobody listens, and each input comes here twice. The constant keeps this check out of the npm package, which is to be
+        // small.
         if HAS_MANY_CONTEXTS && self.registry.news.is_empty() {
             return;
         }

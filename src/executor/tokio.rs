@@ -83,7 +83,7 @@ struct Home {
     /// The runtime in which the executor was made.
     made_in: Option<Handle>,
     place: Arc<Place>,
-    /// The other runtime that used it last.
+    /// The other runtime that used the executor last.
     away: Away,
     /// The runtime that was last found to have no timers. It is not asked again, because tokio panics each time.
     timeless: Mutex<Option<Id>>,

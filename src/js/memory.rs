@@ -38,7 +38,7 @@ impl Memory {
     }
 
     fn fault(&self, looks: bool) -> String {
-        // A store that was closed says so, whatever it would do otherwise.
+        // A closed store says so, whatever fault was injected.
         let next_fault = self.next_fault.as_ref().filter(|_| self.inner.check().is_ok());
         let Some(next_fault) = next_fault else { return String::new() };
         // Nothing that the face throws is a fault.

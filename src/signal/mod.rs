@@ -123,7 +123,7 @@ pub enum Notice {
     BeaconStands(SessionId),
     /// This context's own beacon is gone, or will never be raised, although nobody lowered it: the platform removed it.
     BeaconLost(SessionId),
-    /// A connection to the store was replaced by another one, or the first one took long to open. Messages may have been lost meanwhile, and
+    /// A connection to the store was replaced by another one, or the first one was slow to open. Messages may have been lost meanwhile, and
     /// the server may have lost its latest writes, for example because a replica took over. The context then verifies each grant that it
     /// holds, reads the state of its requests, and repeats its latest releases.
     Reconnected,

@@ -55,7 +55,7 @@ impl MemoryStore {
         Self { room: Shared::new(room), closed: AtomicBool::new(false) }
     }
 
-    /// Whether this handle is open.
+    /// Fails if this handle was closed.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));

@@ -31,8 +31,8 @@ fn nested(scratch: &Scratch) {
     fs::write(scratch.0.join("nested"), command).unwrap();
 }
 
-/// The outer leasehold keeps the terminal, because a pipe takes what its command writes. So the inner one, whose command asks for the
-/// terminal, does not have it.
+/// The outer leasehold keeps the terminal, because its command writes into a pipe. So the inner one, whose command asks for the terminal,
+/// does not have it.
 #[test]
 fn a_command_under_several_leases_gets_the_terminal_when_it_asks() {
     for outer in ["leasehold run i --", "leasehold run i -- leasehold run j --"] {
@@ -49,7 +49,7 @@ fn a_command_under_several_leases_gets_the_terminal_when_it_asks() {
     }
 }
 
-/// The shell gives the terminal to the outer leasehold, which has no command that is stopped.
+/// The shell gives the terminal to the outer leasehold, whose own command is not stopped.
 #[test]
 fn a_command_under_two_leases_gets_the_terminal_in_the_foreground() {
     let scratch = Scratch::new();

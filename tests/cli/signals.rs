@@ -159,7 +159,7 @@ fn is_zombie(process: Pid) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
 
-/// Nobody waits: the next one who comes takes over from a dead holder at once, and not after a lease.
+/// Nobody waits: the next request takes over from a dead holder at once, instead of after the length of a lease.
 #[test]
 fn a_holder_that_is_killed_does_not_block_who_comes_later() {
     let scratch = Scratch::new();

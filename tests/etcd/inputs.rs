@@ -211,9 +211,9 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
     });
 }
 
-/// Whoever can help has to know of the password. That one of the servers is down may well be known.
+/// Somebody has to correct the password, so the error must name it. They may know already that one of the servers is down.
 #[test]
-fn a_refused_password_is_told_although_another_server_is_down() {
+fn a_refused_password_is_reported_although_another_server_is_down() {
     if !server::is_installed() {
         return;
     }
@@ -227,10 +227,10 @@ fn a_refused_password_is_told_although_another_server_is_down() {
         let mut root = Client::connect([format!("127.0.0.1:{}", server.port)], Some(root)).await.unwrap();
         root.user_change_password("worker", "another").await.unwrap();
         proxy.cut();
-        // The connection that was cut is used once more.
+        // This call still uses the connection that was cut.
         drop(store.transact(ask(1), process_clock(), BUSY).await);
         for _ in 0..4 {
-            let error = store.transact(ask(1), process_clock(), BUSY).await.expect_err("nobody lets it in");
+            let error = store.transact(ask(1), process_clock(), BUSY).await.expect_err("no server lets it in");
             assert!(error.retry && error.message.contains("refused the user or the password"), "{error}");
         }
     });

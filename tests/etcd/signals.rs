@@ -104,8 +104,8 @@ fn a_context_whose_connections_are_cut_at_once_watches_ever_more_rarely() {
         let one = Half::new(brought(&address_of(&proxy), "often").await);
         one.obey("wake 1");
         let (mut seen, since) = (0, Instant::now());
-        // In a second, equal pauses of 20 ms would allow 50 watches. If each pause is twice as long as the one before, there are about 6. On
-        // a busy machine, the first watch may take as long.
+        // In a second, equal pauses of 20 ms would allow 50 watches. If each pause is twice as long as the one before, there are about 6.
+        // On a busy machine, the first watch alone may take a second.
         while since.elapsed() < Duration::from_secs(1) || seen < 2 {
             assert!(since.elapsed() < BUSY, "it does not watch again");
             if server.begun("Watch") > seen {
@@ -178,8 +178,8 @@ fn a_user_who_may_not_read_messages_keeps_its_connection() {
                 leases.status("k").await.unwrap();
             }
         };
-        // The token may have expired, so the first refusal of a watch costs the connection. Whoever asks next opens another one, maybe
-        // several at the same time, and maybe before the lease is granted: the looks give all of them the time to connect.
+        // The token may have expired, so the first refusal of a watch costs the connection. The next call opens another one, or several
+        // calls at the same time open one each, perhaps before the lease is granted: the looks give all of them time to connect.
         looks(Duration::from_secs(4)).await;
         while server.calls("Authenticate") == first {
             looks(Duration::from_secs(4)).await;
@@ -204,7 +204,7 @@ fn a_hand_off_costs_one_transaction_and_no_other_write() {
         let open = async || manager(&server.address(), "one").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
         let (giver, heir) = (open().await, open().await);
         let (mut costs, since) = (Vec::new(), Instant::now());
-        // On a busy machine, the server may be late to tell the giver that somebody waits. Then the giver has not read the queue yet.
+        // On a busy machine, the server may tell the giver late that somebody waits. Then the giver has not read the queue yet.
         while !costs.ends_with(&[(1, 0), (1, 0)]) {
             assert!(since.elapsed() < BUSY, "transactions and other writes of each release: {costs:?}");
             let guard = giver.lock("k").acquire().await.unwrap();

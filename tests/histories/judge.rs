@@ -207,7 +207,7 @@ impl<W: Witness> Judge<W> {
         }
     }
 
-    /// The holder of this grant gave it back: whoever used it must have stopped believing before.
+    /// The holder of this grant has given it back. Nobody may believe in it by then.
     pub(crate) fn was_given_back(&mut self, key: usize, grant: u64) {
         if self.is_believed(key, grant) {
             self.wrong.push(format!("{grant} of k{key} is believed in although its holder has given it back"));

@@ -106,7 +106,7 @@ test("a fault that was injected is kept for the next transaction: to list keys i
   await leases.close();
 });
 
-test("a close that waits for a silent store ends at its time by the clock, also beside other managers", async () => {
+test("a close() over a silent store ends at its time limit by the clock, even beside other managers", async () => {
   const store = new FaultyStore();
   const [leases, other] = [await LeaseManager.open("closing", { store }), await LeaseManager.open("closing", { store: "memory" })];
   await Promise.all([leases.acquire("notes"), other.acquire("tasks")]);
@@ -119,7 +119,7 @@ test("a close that waits for a silent store ends at its time by the clock, also 
   await other.close();
 });
 
-test("a manager that was closed says so at once, also if its store is silent", async () => {
+test("a manager that was closed says so at once, even if its store is silent", async () => {
   const store = new FaultyStore();
   const leases = await LeaseManager.open("closed", { store });
   await leases.close();
@@ -164,7 +164,7 @@ test("a test framework's fake timers stop neither the clock nor the leases", asy
 test("a fault that does not exist, and a time that is none, are refused by name", async () => {
   const faults = "a fault must be refuse, fail, loseReply, silence or stall";
   assert.throws(() => new FaultyStore().inject("explode"), { name: "TypeError", message: `${faults}; it is "explode"` });
-  // Faults are handed over one by one, not in an array.
+  // Faults are separate arguments, not an array.
   assert.throws(() => new FaultyStore().inject(["refuse"]), { name: "TypeError", message: `${faults}; it is an array of length 1` });
   assert.throws(() => new FaultyStore().failAlways(), { name: "TypeError", message: `${faults}; it is undefined` });
   for (const ms of [-1, NaN, Infinity, "1", undefined]) {

@@ -76,14 +76,14 @@ fn a_hand_off_costs_one_transaction_of_two_round_trips() {
             giver.lock("k").acquire().await.unwrap().release().await.unwrap();
         }
         let (mut costs, since) = (Vec::new(), Instant::now());
-        // If the server is slow to pass on the word that somebody waits, it comes after the release. Then that takes a round trip more to
-        // read the row, and before that one more, which finds that the record is not as the holder left it.
+        // If the server is slow to pass on the message that somebody waits, it comes after the release. Then the release takes two more
+        // round trips: the first finds that the record is not as the holder left it, and the second reads the row.
         while !costs.contains(&(2, 1)) {
             assert!(since.elapsed() < PATIENCE, "round trips and transactions of a release: {costs:?}");
             let guard = giver.lock("k").acquire().await.unwrap();
             let heirs = heir.clone();
             let waiting = tokio::spawn(async move { heirs.lock("k").acquire().await.unwrap() });
-            // From then on each of them holds the advisory lock that shows that it listens.
+            // Each of them then holds the advisory lock that shows that it listens.
             let listen = "SELECT count(DISTINCT application_name) FROM pg_locks JOIN pg_stat_activity USING (pid) \
                 WHERE application_name IN ('measure_giver', 'measure_heir') AND state = 'idle' AND locktype = 'advisory'";
             until("both listen", async || client.query_one(listen, &[]).await.unwrap().get::<_, i64>(0) == 2).await;

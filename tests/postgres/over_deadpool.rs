@@ -53,8 +53,8 @@ impl Pool for Deadpool {
 
 crate::pools::suites!(Deadpool, "deadpool");
 
-/// Who grants a lease to a context that does not listen yet tells it again for 0.63 s, and no longer. Nothing else would tell the waiter in
-/// time.
+/// A context that grants a lease to one that does not listen yet repeats its message for 0.63 s, and no longer. Nothing else would tell the
+/// waiter in time.
 #[test]
 fn a_waiter_whose_connection_for_signals_opens_late_reads_the_store_then() {
     on_server("deadpool_late", |place| async move {

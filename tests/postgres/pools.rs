@@ -242,7 +242,7 @@ pub(crate) fn a_call_whose_commit_stalls_leaves_no_transaction_in_the_pool<P: Po
         proxy.let_next_commit(Commit::Stalls);
         let mut limit = Duration::from_millis(500);
         let mut error = ask(&store, 1, limit).await.unwrap_err();
-        // On a busy machine, the time may be over before the commit.
+        // On a busy machine, the time limit may end before the commit.
         while proxy.hits() == 0 && limit < PATIENCE {
             assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
             limit *= 4;

@@ -205,7 +205,7 @@ fn a_context_whose_connections_are_cut_at_once_connects_ever_more_rarely() {
         let reconnected = || one.obey("tell").matches("reconnected").count();
         let since = Instant::now();
         // Two seconds are enough for about 30 pauses of 50 ms, or for 5 if each is twice as long as the one before. On a busy machine, the
-        // first connection may take as long.
+        // first connection may take that long.
         until("two seconds passed, and it connected again", async || {
             let cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'";
             client.query(cut, &[]).await.unwrap();

@@ -249,8 +249,8 @@ async fn waiting_for_the_end_of_a_reservation_costs_few_scripts() {
     assert!(server.scripts() - scripts < 150, "{} scripts", server.scripts() - scripts);
 }
 
-/// Another context keeps the record reserved. The server itself answers every script at once. If it was stopped when the time was over, or
-/// for so long that a reservation ran out, the test tries again.
+/// Another context keeps the record reserved. The server itself answers every script at once. If a busy machine kept the server from
+/// running when the time was over, or for so long that a reservation ran out, the test tries again.
 #[tokio::test]
 async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_others_reserved_the_rows() {
     let Some(server) = Server::start(&[]) else { return };

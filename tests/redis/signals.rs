@@ -347,8 +347,8 @@ async fn a_context_whose_connections_are_cut_at_once_subscribes_ever_more_rarely
     one.obey("wake 1");
     let reconnected = || one.obey("tell").matches("reconnected").count();
     let since = Instant::now();
-    // A second is enough for 50 pauses of 20 ms, or for 6 of which each is twice as long as the one before. On a busy machine, the first
-    // connection may take as long.
+    // A second is enough for 50 pauses of 20 ms, or for 6 if each is twice as long as the one before. On a busy machine, the first
+    // connection may take that long.
     while since.elapsed() < Duration::from_secs(1) || reconnected() == 0 {
         assert!(since.elapsed() < BUSY, "it does not connect again");
         if server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{often}:0:all"]).1 > 0 {

@@ -78,11 +78,11 @@ fn the_contract_names_the_rule_that_a_store_breaks() {
         (Habit::InterruptsAtOnce, "read, apply and write in one transaction"),
         (Habit::NewIdEachConnection, "all connections name it by the same"),
         (Habit::NewIdEachTime, "the store keeps its id from one transaction to the next"),
-        (Habit::SkipsHeartbeats, "a heartbeat is written, although its transaction has no operation"),
+        (Habit::SkipsHeartbeats, "a heartbeat is written even if its transaction has no operation"),
         (Habit::KeepsRows, "a session that has ended leaves its keys to others"),
         (Habit::KeepsAscii, "a text is kept as it is"),
         (Habit::ListsAnyCase, "a list has all keys that begin with the given text, and no others"),
-        (Habit::WritesRowByRow, "a transaction that is dropped half way is committed as a whole or rolled back"),
+        (Habit::WritesRowByRow, "a transaction that is dropped halfway is committed as a whole or rolled back"),
     ] {
         let sentence = refusal(all, habit);
         assert!(sentence.contains(rule), "{habit:?} is refused with {sentence:?}");

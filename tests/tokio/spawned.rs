@@ -114,7 +114,7 @@ async fn what_a_guard_does() {
     assert_eq!(spawn(work).await.unwrap(), Ok(1));
 }
 
-/// Thousands may wait.
+/// Thousands of requests may wait at the same time.
 #[tokio::test]
 async fn a_request_is_small() {
     let request = leases().lock("k").acquire();

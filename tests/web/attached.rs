@@ -223,7 +223,7 @@ async fn a_read_that_failed_is_no_empty_record() {
     assert!(guard.verify().await.unwrap());
 }
 
-/// The same of a list: whoever waits for it learns at once that the browser could not read.
+/// The same goes for a list: whoever waits for it learns at once that the browser could not read.
 #[test]
 async fn a_list_that_failed_says_so_at_once() {
     let name = fresh_name("unlisted");
@@ -231,7 +231,7 @@ async fn a_list_that_failed_says_so_at_once() {
     let _guard = desk.hold().await;
     let calm = Closure::<dyn Fn(Event)>::new(|event: Event| event.prevent_default());
     desk.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
-    // The row exists.
+    // That row exists already, so the browser refuses to add it.
     let fails = "function () { return this.add(1, ['store']) }";
     for read in ["getAll", "getAllKeys"] {
         let failing = Replaced::in_database(&name, "IDBObjectStore", read, fails);

@@ -137,7 +137,7 @@ async fn a_second_commit_throws_as_the_browsers_own_does() {
     }
 }
 
-/// As by `tx.commit.bind(tx)`, or by a library that wraps the method.
+/// `tx.commit.bind(tx)` reads the method early, and so may a library that wraps it.
 #[test]
 async fn a_commit_that_was_read_before_the_verdict_commits_after_it() {
     let desk = desk("kept").await;

@@ -119,7 +119,7 @@ async fn nothing_is_thrown_at_the_page() {
     until(async || complaints.count.get() == 1).await;
 }
 
-/// As when the browser closes a connection by force, between the last answer and the end of the transaction.
+/// The browser may close a connection by force between the last answer and the end of the transaction.
 #[test]
 async fn a_list_that_is_aborted_after_its_last_answer_throws_nothing_at_the_page() {
     let complaints = Complaints::listen();

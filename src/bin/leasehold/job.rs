@@ -20,8 +20,8 @@ pub(crate) fn is_of_the_shell(group: Pid) -> bool {
     matches!(starter(), Starter::Process { group: its, .. } if its == group)
 }
 
-/// Whether this process runs under another leasehold, or under several, one of which is in this process group. Each of them gives the
-/// terminal to its command if that asks for it.
+/// Whether this process runs under one or more other leaseholds, and one of them is in the given process group. Each of them gives the
+/// terminal to its command if the command asks for it.
 pub(crate) fn is_under_leasehold_in(group: Pid) -> bool {
     let mut below = (getpgrp(), getppid());
     while let Starter::Process { process, group: its } = starter_of(below)
@@ -36,7 +36,7 @@ pub(crate) fn is_under_leasehold_in(group: Pid) -> bool {
     false
 }
 
-/// Whether this process runs the same program. Where the system does not tell, the answer is no.
+/// Whether the given process runs the same program as this one. If the system does not tell, the answer is no.
 fn is_leasehold(process: Pid) -> bool {
     let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
     program(&process.to_string()).is_some_and(|its| program("self") == Some(its))

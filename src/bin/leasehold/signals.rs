@@ -173,8 +173,8 @@ pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)
 }
 
-/// Stops this process group, as the kernel stops one that reads from a terminal of another group. Whoever gives it the terminal continues
-/// it.
+/// Stops this process group, as the kernel stops a group that reads from the terminal of another one. Whoever gives it the terminal also
+/// continues it.
 pub(crate) fn ask_for_terminal() {
     // It cannot fail: the signal is valid, and this process may signal its own group.
     let _ = kill(Pid::from_raw(0), Signal::SIGTTIN);

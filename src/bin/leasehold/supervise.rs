@@ -247,8 +247,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether the command gets the terminal that it asks for. If an outer leasehold has the terminal, that one finds this one stopped by
-    /// TTIN, gives it the terminal, and continues it.
+    /// Gives the command the terminal that it asks for, if this leasehold has it. If an outer leasehold has it, this one stops itself by
+    /// TTIN, and the outer one gives it the terminal and continues it. Returns whether either has it.
     fn gets_terminal(&mut self) -> bool {
         let Some(terminal) = &self.terminal else { return false };
         if terminal.is_ours() {

@@ -79,7 +79,7 @@ impl Terminal {
         tcgetpgrp(&self.tty) == Ok(self.own)
     }
 
-    /// Whether another leasehold has it, and this one runs under that.
+    /// Whether another leasehold, under which this one runs, has it.
     pub(crate) fn is_of_outer_leasehold(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(job::is_under_leasehold_in)
     }

@@ -12,7 +12,7 @@ let timers = [];
 let lastId = 0;
 let wallAheadMs = 0;
 
-/** Resolves after everything that waits only for promises. A message does that: test frameworks replace `setImmediate`, too. */
+/** Resolves after everything that waits only for promises. It uses a message: test frameworks replace `setImmediate`, too. */
 const message = () =>
   new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
@@ -23,7 +23,7 @@ const message = () =>
     port2.postMessage(0);
   });
 
-/** Lets everything happen that waits for no timer. Before the first message comes, a close() may have sent one of its own. */
+/** Lets everything happen that waits for no timer. A close() may send a message of its own before the first one arrives. */
 const settle = () => message().then(message);
 
 /** All that is asked for runs one after the other. @type {Promise<unknown>} */

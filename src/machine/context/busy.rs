@@ -57,7 +57,7 @@ impl Machine {
     }
 
     /// A holder that did not say that it uses the key may be dead, and its beacon would show it. A place in the queue comes with a watch of
-    /// that beacon, so a request that only tries takes one for a moment. Returns whether it does: it does so once.
+    /// that beacon, so a request that only tries takes one for a moment, but only once. Returns whether it does.
     fn probe(&mut self, slot: &Slot, now: Monotonic) -> bool {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return false };
         if core::mem::replace(&mut seeking.wait, true) {
@@ -208,8 +208,8 @@ impl Machine {
         }
     }
 
-    /// Looks whether another incarnation of this instance is in the way, and refuses the request if that one is alive. Returns whether the
-    /// request is to be sent again, because it takes time to tell: a place in the queue comes with a watch of the twin's beacon.
+    /// Checks whether another incarnation of this instance is in the way, and refuses the request if that one is alive. Returns whether the
+    /// request must be sent again for a place in the queue, because only with a place can it watch the twin's beacon.
     pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         // Who upgrades holds the key together with its twin.
         let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_none());
@@ -227,7 +227,7 @@ impl Machine {
         let is_alive = match twin.life {
             TwinLife::Watched { .. } => false,
             TwinLife::Alive => true,
-            // It renewed its lease after it had had its time to go.
+            // It renewed its lease after its time to disappear was over.
             TwinLife::Unknown => twin.seen.beat != seen.beat,
         };
         if is_alive {

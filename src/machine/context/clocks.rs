@@ -19,7 +19,7 @@ impl Clocks {
         self.announced = wake;
     }
 
-    /// Takes a reading. Returns whether the context slept, was blocked for long, or a clock was set.
+    /// Takes a reading. Returns whether the context slept or was blocked for long, or a clock was set.
     pub(super) fn take_reading(&mut self, now: Now, config: &Config) -> bool {
         let jumped = self.in_doubt(now, config);
         // Kept until the next jump, so that several small ones add up.

@@ -25,8 +25,8 @@ pub(super) struct Cohort {
     pub(super) ahead: Ahead,
     /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
     pub(super) info: String,
-    /// If another context said that it waits: the last transaction that had been sent by then. An answer to it or to an earlier one may
-    /// not count that waiter.
+    /// If another context said that it waits: the last transaction that had been sent by then. The answer to it or to an earlier one may
+    /// leave that waiter out.
     pub(super) wanted: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Seeking {
     pub(super) heard_at: Monotonic,
     /// When a try whose key is taken looks again.
     pub(super) look_at: Option<Monotonic>,
-    /// When the holder must have given the key back: a try that finds it taken after that does not look again.
+    /// By when the holder must have given the key back: a try that finds it taken after that does not look again.
     pub(super) look_until: Option<Monotonic>,
     /// Until when a try, or an upgrade whose rival may be dead, watches a beacon.
     pub(super) probes_until: Option<Monotonic>,
@@ -82,14 +82,14 @@ pub(super) struct Twin {
     pub(super) life: TwinLife,
 }
 
-/// What is known of the life of a twin.
+/// Whether a twin is alive, as far as this context knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TwinLife {
-    /// Its beacon is watched, and has until then to disappear.
+    /// Its beacon is watched, and has until this moment to disappear.
     Watched { until: Monotonic },
-    /// Its beacon still stood. If the store's next answer still shows its grant, the request is refused.
+    /// Its beacon still stood after that. If the store's next answer still shows its grant, the request is refused.
     Alive,
-    /// Nobody knows, because it has no beacon. It is a holder like any other until its next heartbeat.
+    /// Nobody knows, because no beacon shows it. The twin is a holder like any other until its next heartbeat.
     Unknown,
 }
 
@@ -202,8 +202,8 @@ impl Cohort {
         self.turns.is_empty() && matches!(self.stage, Stage::Idle)
     }
 
-    /// Notes what an answer to a transaction that was sent then says: whether another context waits. Returns whether one does, by this
-    /// answer or by a message that came since.
+    /// Notes whether another context waits, as the answer to a transaction says. Returns whether one does, by this answer or by a message
+    /// that came after the transaction was sent.
     pub(super) fn note_contention(&mut self, sent: Sent, answer: bool) -> bool {
         self.wanted = self.wanted.filter(|wanted| *wanted >= sent.transaction);
         answer || self.wanted.is_some()
@@ -223,7 +223,7 @@ impl Cohort {
         }
     }
 
-    /// Takes out the lease, if one is held; nothing stands in the record then, as far as this context knows.
+    /// Takes out the lease, if one is held. After that the cohort is idle.
     pub(super) fn take_held(&mut self) -> Option<Held> {
         match core::mem::take(&mut self.stage) {
             Stage::Held(held) => Some(held),
@@ -234,7 +234,7 @@ impl Cohort {
         }
     }
 
-    /// Takes out the request for a lease, if one is under way.
+    /// Takes out the request for a lease, if one is under way. After that the cohort is idle.
     pub(super) fn take_seeking(&mut self) -> Option<Seeking> {
         match core::mem::take(&mut self.stage) {
             Stage::Seeking(seeking) => Some(seeking),

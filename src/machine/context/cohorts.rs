@@ -13,7 +13,7 @@ use super::{
     token::Token,
 };
 
-/// The cohorts by slot. One that is taken out to be changed is planned anew by the next [`settle`](Self::settle).
+/// The cohorts by slot. Each one that was borrowed to be changed is planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,

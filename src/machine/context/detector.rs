@@ -238,8 +238,8 @@ impl Machine {
         self.observed.silent_at(&slot.key, ahead, now)
     }
 
-    /// What was seen of a session counts no more: it has ended, it was heard since, or the store cannot end it. A session that is still
-    /// there is watched anew.
+    /// What was seen of a session no longer counts: it has ended, it was heard from since, or the store cannot end it. If it is still
+    /// there, a new watch begins.
     pub(super) fn forget_observation(&mut self, target: SessionId) {
         self.observed.seen.remove(&target);
     }

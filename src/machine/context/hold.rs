@@ -103,15 +103,15 @@ impl Machine {
     }
 
     /// A turn came that may share the lease unless another request queues for the key. That request may have been given up meanwhile,
-    /// without a message, so this reads the store, unless it is being asked already.
+    /// without a message, so this asks the store, unless a query is under way already.
     pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         if !self.store_queue.carries(slot, is_verification) {
             self.ask_again_who_queues(slot, now);
         }
     }
 
-    /// Asks the store, even if it is being asked already, after a queued request of this context has ended: the answer to the earlier query
-    /// may still count that request.
+    /// Asks the store, even if a query is under way already, after a queued request of this context has ended: the answer to the earlier
+    /// query may still count that request.
     pub(super) fn ask_again_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on && self.waits_for_queue_only(slot) {
@@ -148,16 +148,16 @@ impl Machine {
             AfterUse::GiveBack => {
                 let Some(held) = self.cohorts.take_held(slot) else { return };
                 let operation = self.give_back(slot, &held, Some(turn), now);
-                // The withdrawal of an upgrade that was granted gives the lease back before.
+                // If the upgrade was granted, its withdrawal has given the lease back by then.
                 (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
-                // In the same transaction: whoever waits elsewhere is granted first.
+                // The request goes with the same transaction: whoever waits elsewhere is granted first.
                 self.seek(slot, now);
             }
         }
     }
 
-    /// A user has gone, and the lease stays. The last one who is left may be waiting to upgrade; those who are left may all share, and so
-    /// may the next turns.
+    /// A user has gone, and the lease stays. If one user is left, it may be waiting to upgrade. If all that are left share, the lease need
+    /// not be exclusive any more, and the next turns may share it, too.
     fn user_left(&mut self, slot: &Slot, now: Monotonic) {
         self.begin_upgrade(slot, now);
         self.weaken(slot, None, now);
@@ -353,7 +353,7 @@ const DETACHED_LIMIT: usize = 64;
 
 /// What becomes of a lease when one of its users has gone.
 enum AfterUse {
-    /// Others use it on, or the next turn does.
+    /// Others go on using it, or the next turn uses it.
     GoOn,
     /// It is kept for a while, although nobody uses it.
     Linger,

@@ -209,7 +209,7 @@ impl Machine {
         self.store_queue.drain()
     }
 
-    /// An operation made sense in one session only, and that has ended. Whoever waits for an answer hears so.
+    /// An operation made sense in one session only, and that session has ended. Whoever waits for the answer is told.
     pub(super) fn answer_for_ended_session(&mut self, operation: &PendingOperation, now: Monotonic) {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {

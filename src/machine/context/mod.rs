@@ -99,7 +99,7 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
-    /// How many transactions failed since something brought all leases into doubt, up to the attempts that a request has; `None` once the
+    /// How many transactions have failed since all leases came into doubt, counted up to the attempts that a request has; `None` once the
     /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further doubt does not begin a new count.
     failures_since_doubt: Option<u32>,
     outputs: Vec<Output>,

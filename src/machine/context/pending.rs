@@ -43,12 +43,12 @@ pub(super) struct PendingOperation {
 /// Whether a try for several keys looks again once it has found some of them taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum SecondLook {
-    /// It will, if their holders may not use them.
+    /// It will, if only holders are in the way: they may not be using their keys.
     #[default]
     Ahead,
-    /// It asked the holders, and looks again until then.
+    /// It has asked the holders, and looks again until this moment.
     Until(Monotonic),
-    /// It does not: its call waits for one of the keys next, and asks the holders by that.
+    /// It does not: its call waits for one of the keys next, and that asks the holders, too.
     Skipped,
 }
 

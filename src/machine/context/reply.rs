@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// Whom this transaction granted a lease: others are told, and an own grant is taken at once.
+    /// Tells other contexts that this transaction granted them a lease. A grant to this context is taken at once.
     fn handle_promotions(&mut self, answer: &Answer, sent: Sent, now: Monotonic) {
         for promotion in &answer.promoted {
             let Promotion { ref key, holder, request, block, previous, contended, told } = *promotion;
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// Whom this transaction robbed: others are told, and a theft from this context is noted at once.
+    /// Tells other contexts that this transaction stole their lease. A theft from this context is noted at once.
     fn handle_thefts(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
         for &(holder, token) in &answer.robbed {
             if holder == self.session.id() {

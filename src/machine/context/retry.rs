@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// Whether all leases came into doubt, and fewer than [`ATTEMPTS`] transactions have failed since: the network may come back later than
-    /// a context that was frozen, and a browser that clears its data fails connections for a moment.
+    /// a context that was frozen, and a browser that clears a site's data fails connections for a moment.
     pub(super) fn has_hardly_asked(&self) -> bool {
         self.failures_since_doubt.is_some_and(|failures| failures < ATTEMPTS)
     }

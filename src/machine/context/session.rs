@@ -107,8 +107,8 @@ impl OwnSession {
         self.close_wanted
     }
 
-    /// The session is over, and the next one gets a fresh id, because no id is ever inserted twice. What still concerns the next one is
-    /// kept: earlier sessions that must end, a doubt, and the peers that are watched.
+    /// Ends the session. The next one gets a fresh id, because no id is ever inserted twice. What still concerns the next one is kept:
+    /// earlier sessions that must end, a doubt, and the peers that are watched.
     pub(super) fn end(&mut self) {
         let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
         let (stale_failures, doubted) = (self.stale_failures, self.doubted);

@@ -244,7 +244,7 @@ fn take(operations: &mut Vec<PendingOperation>, is_it: &dyn Fn(&PendingOperation
     taken
 }
 
-/// Whether it asks the store whether a grant is current, and who queues behind it.
+/// Whether the action asks the store whether a grant is current, and who queues behind it.
 pub(super) fn is_verification(action: &Action) -> bool {
     matches!(action, Action::Verify { .. })
 }

@@ -119,9 +119,8 @@ impl Machine {
         }
     }
 
-    /// Gives a rival time to show that it lives: the rival is asked whether it uses the key, and if it does not answer, its beacon is
-    /// watched, although the upgrade has no place in the queue. Returns whether it is too early to refuse the upgrade because of this
-    /// rival.
+    /// Gives a rival time to show that it is alive: asks it whether it uses the key, and, if it does not answer, watches its beacon,
+    /// although the upgrade has no place in the queue. Returns whether it is too early to refuse the upgrade because of this rival.
     fn wait_for_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         let may_be_dead = |seen: &&Sighting| seen.beacon && seen.holder != self.session.id();
         let Some(rival) = ahead.last().filter(may_be_dead) else { return false };

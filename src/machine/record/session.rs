@@ -79,8 +79,8 @@ impl Session {
         self.heard_at.plus(self.lease_ms)
     }
 
-    /// Takes a heartbeat. Of one that comes late, only its floor counts: attempts below it were given up, whatever was heard since. Returns
-    /// whether the row has changed.
+    /// Takes a heartbeat. Of one that comes late, only the floor counts: attempts below the floor were given up, whatever was heard since.
+    /// Returns whether the row has changed.
     pub(super) fn take(&mut self, beat: &Beat, heard_at: Wall, deadline: Option<Monotonic>) -> bool {
         let is_late = beat.beat <= self.beat;
         if !is_late {

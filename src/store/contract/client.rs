@@ -12,7 +12,7 @@ use crate::machine::{
 use crate::store::Store;
 
 pub(super) const LEASE_MS: u64 = 10_000;
-/// What each request says of itself.
+/// What each request says about itself.
 const INFO: &str = "\"contract\" \\ \u{e9}\u{1f98a}";
 /// More than a sound store takes for a transaction.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ impl Seen {
         }
     }
 
-    /// Whether all that a request said of itself is in the state of the record.
+    /// Whether the state of the record contains everything that a request said about itself.
     pub(super) fn tells_info(&self) -> bool {
         matches!(self, Self::Status(.., whole) if whole.contains(&format!("{INFO:?}")))
     }
@@ -222,7 +222,8 @@ impl<S: Store> Client<S> {
         self.commit(batch).await
     }
 
-    /// Opens the session, if it is not open yet. What was certainly not applied is tried again, as a machine does.
+    /// Commits the batch, and opens the session if it is not open yet. A batch that was certainly not applied is tried again,
+    /// as a machine does.
     async fn commit(&mut self, mut batch: Batch) -> Vec<Seen> {
         if self.opened_ms.is_none() {
             batch.step = SessionStep::Open { beat: self.heartbeat(), instance: String::new() };
@@ -249,32 +250,32 @@ impl<S: Store> Client<S> {
         Beat { beat: self.beat, lease_ms: LEASE_MS, ..Beat::default() }
     }
 
-    /// A heartbeat, as a transaction without any operation. Returns its number.
+    /// Sends a heartbeat, in a transaction without any operation. Returns its number.
     pub(super) async fn beat(&mut self) -> u64 {
         self.beat += 1;
         self.commit(Batch { step: SessionStep::Beat(self.heartbeat()), ..Batch::new(self.me, Vec::new()) }).await;
         self.beat
     }
 
-    /// Ends its session, by a transaction without any operation.
+    /// Ends its session, in a transaction without any operation.
     pub(super) async fn leave(&mut self) {
         self.commit(Batch { step: SessionStep::Close, ..Batch::new(self.me, Vec::new()) }).await;
     }
 
-    /// Asks for a key, and in the same transaction ends another session if that was not heard since this beat.
+    /// Asks for a key, and in the same transaction ends another session if that one was not heard from since this beat.
     pub(super) async fn acquire_from(&mut self, session: SessionId, beat: u64, key: &str) -> Seen {
         let (ends, ask) = (Vec::from([Ending { session, beat: Some(beat) }]), self.ask_next(key));
         self.commit(Batch { ends, ..Batch::new(self.me, Vec::from([ask])) }).await.swap_remove(0)
     }
 
-    /// A transaction that nobody awaits any more after this many steps of the others.
+    /// Begins a transaction, and drops it after this many steps of the others, if it is still under way.
     pub(super) async fn run_and_drop(&mut self, operations: impl IntoIterator<Item = Operation>, steps: usize) {
         let batch = Batch::new(self.me, operations.into_iter().collect());
         self.sent = self.requests;
         select(self.store.transact(batch, self.now(), LIMIT), pin!(pause(steps))).await;
     }
 
-    /// The names of the keys that begin like this; `None` if the store cannot list keys.
+    /// The names of the keys that begin with this text; `None` if the store cannot list keys.
     pub(super) async fn keys(&self, prefix: &str) -> Option<Vec<String>> {
         match self.store.keys(prefix).await {
             Ok(keys) => Some(keys.iter().map(|key| key.as_str().into()).collect()),

@@ -1,15 +1,15 @@
-//! Transactions that nobody awaits any more: a context gives up, or its future is dropped with a request.
+//! Transactions that nobody awaits any more: a context gave up, or somebody dropped the future of a request.
 
 use alloc::{format, vec::Vec};
 
 use super::client::Client;
 use crate::store::Store;
 
-/// After how many steps of the others a transaction is dropped. Over a network, the last ones come when the answer is under way.
+/// After how many steps of the others a transaction is dropped. Over a network, the answer is under way by the last of them.
 const STEPS: [usize; 9] = [0, 1, 2, 3, 4, 6, 10, 100, 1_000];
 
-/// A transaction is dropped half way, each time after more steps: it is committed as a whole or not at all, and the next one of the same
-/// connection is a transaction of its own.
+/// A transaction that is dropped halfway is committed as a whole or not at all, and the next one of the same connection is a transaction of
+/// its own. This drops several, each after more steps than the one before.
 pub async fn a_dropped_transaction_is_whole_or_nothing<S: Store>(open: impl AsyncFn() -> S) {
     let (mut one, mut onlooker) = (Client::new(open().await, 44), Client::new(open().await, 45));
     one.acquire("dropped").await.token();
@@ -22,7 +22,7 @@ pub async fn a_dropped_transaction_is_whole_or_nothing<S: Store>(open: impl Asyn
         let held: Vec<_> = held.collect();
         assert_eq!(
             held[0], held[1],
-            "a transaction that is dropped half way is committed as a whole or rolled back: after {steps} steps"
+            "a transaction that is dropped halfway is committed as a whole or rolled back: after {steps} steps"
         );
         let next = format!("after {steps}");
         let token = one.acquire(&next).await.token();

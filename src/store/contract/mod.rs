@@ -170,8 +170,8 @@ pub async fn the_store_keeps_its_id<S: Store>(open: impl AsyncFn() -> S) {
     }
 }
 
-/// A session lives as long as its context sends heartbeats, and its row goes when it ends: by others who saw it silent, or by its own
-/// context. Heartbeats and ends are transactions without any operation.
+/// A session lives as long as its context sends heartbeats. Its row goes when the session ends, whether its own context ends it or others
+/// that saw it silent. A heartbeat or an end may be a transaction without any operation.
 pub async fn sessions_live_by_heartbeats_until_they_end<S: Store>(open: impl AsyncFn() -> S) {
     const ENDED: &str =
         "a session that has ended leaves its keys to others: delete the rows that `take_changed` names without a text";
@@ -181,16 +181,16 @@ pub async fn sessions_live_by_heartbeats_until_they_end<S: Store>(open: impl Asy
     assert_eq!(
         other.acquire_from(one.session(), first, "lives").await,
         Seen::Busy,
-        "a heartbeat is written, although its transaction has no operation: otherwise others take a living context for dead"
+        "a heartbeat is written even if its transaction has no operation: otherwise others take a living context for dead"
     );
     let taken = other.acquire_from(one.session(), second, "lives").await;
     assert!(matches!(taken, Seen::Granted(_)), "{ENDED}: {taken:?}");
     other.leave().await;
     let taken = Client::new(open().await, 42).acquire("lives").await;
-    assert!(matches!(taken, Seen::Granted(_)), "{ENDED}, although its transaction has no operation: {taken:?}");
+    assert!(matches!(taken, Seen::Granted(_)), "{ENDED}, even if its transaction has no operation: {taken:?}");
 }
 
-/// A list has the keys that begin exactly with the given text, if the store can list keys: each character stands for itself alone.
+/// If the store can list keys, a list has exactly those that begin with the given text: each of its characters stands only for itself.
 pub async fn keys_are_listed_by_what_they_begin_with<S: Store>(open: impl AsyncFn() -> S) {
     const BEGIN: &str = "List_%*?[a]\\'";
     let mut client = Client::new(open().await, 43);

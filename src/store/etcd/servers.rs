@@ -43,7 +43,7 @@ pub(super) struct Servers {
     closed: AtomicBool,
     /// Whether the latest call had too little time.
     is_late: AtomicBool,
-    /// How each server has refused this program for good, if it has since the program last connected to any of them.
+    /// The error by which each server has refused this program for good, if it has since the program last connected to any of them.
     refusals: Mutex<Vec<Option<StoreError>>>,
 }
 
@@ -206,8 +206,8 @@ impl Servers {
         }
     }
 
-    /// What one server is sure of is told, rather than that another one is down. But unless all servers have refused for good, the error is
-    /// worth a retry: another server may be back soon, and a lasting error would cost the leases.
+    /// If a server has refused for good, the error says so, rather than that another server is down. But unless all servers have refused,
+    /// the error is worth a retry: another server may be back soon, and a lasting error would cost the leases.
     fn while_others_may_answer(&self, failure: Failure) -> Failure {
         let refusals = self.refusals();
         let Some(refusal) = refusals.iter().flatten().next() else { return failure };

@@ -25,17 +25,17 @@ struct Held {
     _commit: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
-/// What became of the `commit()` that hides the browser's.
+/// The state of the `commit()` that hides the browser's.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Held,
     /// It was called while it was held.
     Wanted,
-    /// It calls the browser's. Whoever read the property while a fence was under way may still call it.
+    /// It calls the browser's. Code that read the property while a fence was under way may still call it.
     Free,
 }
 
-/// The `commit()` of a transaction, held up. Kept until the transaction is over: the function lives as long.
+/// The `commit()` of a transaction, held up. It is kept until the transaction is over, so that its function can be called until then.
 pub(super) struct HeldCommit(Rc<Held>);
 
 impl HeldCommit {

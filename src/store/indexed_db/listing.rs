@@ -39,8 +39,8 @@ fn list(connection: &Rc<Connection>, names: &Rc<Names>, only_used: bool) -> Resu
     let (pending, answer) = Pending::new();
     let (settled, listed) = (Rc::clone(&pending), request.clone());
     let (at, names) = (Rc::clone(connection), Rc::clone(names));
-    // It hears how the last read ended. The browser fires one of the two events, and none after it: the transaction may still be aborted
-    // when the handler has gone.
+    // The handler hears how the last read ended. The browser fires one of the two events on the read, and none after it. A handler of the
+    // transaction would not do: the transaction may still be aborted when the handler has gone.
     let handler = pending.handler(move |_| {
         at.over(&transaction);
         settled.settle(names_of(&listed, records.as_ref()).map(|found| _ = names.replace(found)));
@@ -52,7 +52,7 @@ fn list(connection: &Rc<Connection>, names: &Rc<Names>, only_used: bool) -> Resu
 
 /// Keys of leases are strings; what else is there is ours, and no lease. It stands after them.
 fn names_of(request: &IdbRequest, records: Option<&IdbRequest>) -> Result<Vec<String>, StoreError> {
-    // First: if this read failed, the browser says of the other one only that it was aborted.
+    // This comes first: if this read failed, the browser says of the other one only that it was aborted.
     let records = records.map(found).transpose()?.map(JsCast::unchecked_into::<Array>);
     let keys = found(request)?.unchecked_into::<Array>();
     let mut names = Vec::new();

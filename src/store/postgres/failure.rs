@@ -178,7 +178,7 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
 /// None of these hosts answered, or none of those that did can be used.
 fn of_nobody(said: &str, hosts: &[&str]) -> StoreError {
     if said.starts_with("invalid configuration") {
-        // Users of libpq expect that the client finds the password there.
+        // Users of libpq expect the client to find the password there.
         let unread = if said.contains("password missing") { "; PGPASSWORD and .pgpass are not read" } else { "" };
         let message = format!(
             "the URL of the database is incomplete: {said}; write it like postgres://user:password@host/database{unread}"
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_password_is_answered_with_where_it_belongs() {
+    fn an_error_for_a_missing_password_says_where_it_belongs() {
         let error = of_nobody("invalid configuration: password missing", &["h"]);
         assert!(!error.retry, "{error}");
         for word in ["postgres://user:password@host/database", "PGPASSWORD", ".pgpass"] {

@@ -103,9 +103,9 @@ fn reservation_ms(trip: Duration) -> u64 {
     u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
-/// A random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`], or to four times the
-/// `trip` of the last answer. If answers are slow because a crowd keeps the machine busy, the crowd must leave the maker of the
-/// reservation time for its attempt.
+/// A random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`], or up to four times the
+/// `trip` of the last answer if that is longer. If answers are slow because a crowd keeps the machine busy, the crowd must leave the maker
+/// of the reservation enough time for its attempt.
 pub(super) fn pause(earlier: u32, trip: Duration) -> Duration {
     let limit =
         Duration::from_millis(LONGEST_PAUSE_MS).max(trip.saturating_mul(4)).min(Duration::from_millis(LONGEST_MS));
@@ -118,10 +118,10 @@ pub(super) fn pause(earlier: u32, trip: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    /// On a machine that answers slowly because it is busy, a crowd that asks every few ms would take the time that the maker of the
+    /// On a machine that answers slowly because it is busy, a crowd that asks every few ms would use up the time that the maker of the
     /// reservation needs.
     #[test]
-    fn who_is_answered_slowly_pauses_for_longer() {
+    fn a_context_that_is_answered_slowly_pauses_for_longer() {
         let longest = |trip_ms| (0..200).map(|_| pause(10, Duration::from_millis(trip_ms))).max().unwrap();
         assert!(longest(1) <= Duration::from_millis(32));
         assert!(longest(100) > Duration::from_millis(200) && longest(100) <= Duration::from_millis(400));

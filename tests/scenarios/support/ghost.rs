@@ -173,8 +173,8 @@ fn is_sound(record: &Record) -> Result<(), String> {
 /// Who may take a grant out of the record: its holder, a thief, an upgrade; or its session has ended.
 fn how_it_ended(old: &Grant, key: &Key, (before, record): (&Record, &Record), commit: &Commit<'_>) -> Option<End> {
     let own = commit.batch.session == old.holder;
-    // A transaction may upgrade the grant by one operation, and withdraw the upgrade by the next. A release follows, at the latest in the
-    // next transaction if this one had no room for it.
+    // A transaction may upgrade the grant by one operation, and withdraw the upgrade by the next. The release of the lease follows: in the
+    // same transaction, or in the next one if there was no room for it.
     let upgrades = |request| {
         let is_it = |waiter: &Waiter| (waiter.holder, waiter.request) == (old.holder, request);
         before.queue.iter().any(|waiter| is_it(waiter) && waiter.upgrades == Some(old.block.first))
@@ -221,8 +221,8 @@ fn is_moved_by(old: &Grant, grant: &Grant, key: &Key, batch: &Batch) -> bool {
     })
 }
 
-/// A context shares a key with one that has fallen silent, and waits to hold it alone. It ends that session, which upgrades its lease, and
-/// gives up. Its transactions are small, so the release comes with the next one.
+/// A context shares a key with one that has fallen silent, and waits to hold it alone. It ends the silent session, so its own lease is
+/// upgraded, and gives up in the same transaction. Its transactions are small, so the release comes with the next one.
 #[test]
 fn a_lease_may_go_with_the_withdrawal_of_its_upgrade() {
     let mut world = Small::new();

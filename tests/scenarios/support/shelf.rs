@@ -47,9 +47,9 @@ pub(crate) enum Habit {
     SkipsHeartbeats,
     /// Wrong: no row is ever deleted.
     KeepsRows,
-    /// Wrong: it has one byte for each character of a text.
+    /// Wrong: it stores texts as ASCII, with a question mark for each other character.
     KeepsAscii,
-    /// Wrong: a list takes capitals for small letters.
+    /// Wrong: a list of keys ignores case.
     ListsAnyCase,
     /// Wrong: under its lock it yields between two rows that it writes, and rolls nothing back if it is dropped there.
     WritesRowByRow,

@@ -114,7 +114,7 @@ fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
     }
 }
 
-/// A laptop wakes up before its network does. A browser that clears a site's data ends the connection, and fails the first one after it.
+/// A laptop wakes up before its network does. A browser that clears a site's data ends the connection, and fails the next one.
 #[test]
 fn one_error_after_a_freeze_or_a_lost_connection_ends_no_wait() {
     let frozen = |script: &mut Script| _ = script.tick(600_000);

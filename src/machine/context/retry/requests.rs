@@ -106,7 +106,7 @@ impl Machine {
         let waits_out_a_lease = operation.second_look == SecondLook::Skipped && error.is_slowness();
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
-        // All turns of one call share its time limit, so either all of them are left or none.
+        // All turns of one call share its time limit, so either all of them stay or none.
         if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, error))) {
             operation.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(operation, now);

@@ -82,7 +82,7 @@ impl Ear {
                 let since = Instant::now();
                 self.watches.connected();
                 if number > 1 || woke.elapsed() > AWAITED {
-                    // A message may be lost. And a standby that took over may lack the latest writes, where replication is asynchronous.
+                    // A message may be lost. A standby that took over may also lack the latest writes, if replication is asynchronous.
                     self.notice(Notice::Reconnected);
                 }
                 if let Err(Rests) = self.serve(&link, heard).await {

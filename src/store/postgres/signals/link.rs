@@ -109,7 +109,7 @@ impl Link {
 /// the database must not apply to it. Servers before version 14 have no such limit.
 const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
-/// A letter is sent for the last time after 630 ms. That is more than most sessions take to connect.
+/// A letter is sent for the last time after 630 ms, by when most sessions have connected.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 /// A session that took longer to connect may have missed a letter.
 pub(super) const AWAITED: Duration = Duration::from_millis(500);

@@ -13,7 +13,7 @@ fn quick() -> Value {
     json!({ "leaseMs": LASTING_MS, "heartbeatMs": 250 })
 }
 
-/// As the browser does it for a person, or for a site that asks for it. Chromium fails the first connection after that.
+/// The browser clears the data for a user, or for a site that asks for it. Chromium then fails the next connection.
 pub async fn cleared_site_data_is_told_and_tokens_grow(world: &World) -> anyhow::Result<()> {
     let (holder, other) = (world.tab(quick()).await?, world.tab(quick()).await?);
     let first = hold(&holder, "notes").await?;
