@@ -10,12 +10,12 @@ use std::{
 use futures::future::{Either, select};
 use nix::{
     sys::signal::{Signal, kill, raise},
-    unistd::Pid,
+    unistd::getpgrp,
 };
 use tokio::signal::unix::{self, SignalKind};
 
 use super::codes::Failure;
-use super::job;
+use super::{job, terminal};
 
 /// They end the wait for a lease, and are passed on to a command.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
@@ -173,11 +173,15 @@ pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)
 }
 
-/// Stops this process group, as the kernel stops a group that reads from the terminal of another one. Whoever gives it the terminal also
-/// continues it.
+/// Stops the leader of this process group, as the kernel stops a group that writes to a terminal of another one: for whoever started the
+/// leader, and gives it the terminal and continues it then. The others go on: if the leader ignores the signal, nobody would continue them.
+/// TTIN would not stop a leader that is this process and [lets readers stop](let_readers_stop).
 pub(crate) fn ask_for_terminal() {
-    // It cannot fail: the signal is valid, and this process may signal its own group.
-    let _ = kill(Pid::from_raw(0), Signal::SIGTTIN);
+    terminal::let_it_stop();
+    // It fails if the leader has ended, or is of another user. Then nobody can be asked.
+    let _ = kill(getpgrp(), Signal::SIGTTOU);
+    // It fails for invalid arguments only.
+    let _ = terminal::let_us_write();
 }
 
 /// Stops this process, as TSTP does that nobody listens for. It returns when the process is continued.

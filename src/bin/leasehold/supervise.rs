@@ -84,6 +84,8 @@ struct Supervisor<'a> {
     has_shell: bool,
     /// It was stopped because it asked for the terminal, which another job has.
     wants_terminal: bool,
+    /// An outer leasehold was asked for it since then.
+    has_asked: bool,
     /// The user was told that nobody can give it the terminal.
     was_refused_terminal: bool,
     /// The signal that came last of those that ask us to end.
@@ -148,6 +150,7 @@ impl<'a> Supervisor<'a> {
             stopped: false,
             has_shell: false,
             wants_terminal: false,
+            has_asked: false,
             was_refused_terminal: false,
             signalled: None,
             exit: None,
@@ -219,7 +222,7 @@ impl<'a> Supervisor<'a> {
 
     /// The command was stopped. If it only wants the terminal, and we have it, it gets it.
     fn note_stop(&mut self, signal: Signal) {
-        self.stopped = true;
+        (self.stopped, self.has_asked) = (true, false);
         self.has_shell = job::can_be_continued();
         self.wants_terminal = self.terminal.is_some() && matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         if self.wants_terminal && self.gets_terminal() {
@@ -247,8 +250,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Gives the command the terminal that it asks for, if this leasehold has it. If an outer leasehold has it, this one stops itself by
-    /// TTIN, and the outer one gives it the terminal and continues it. Returns whether either has it.
+    /// Whether the command gets the terminal that it asks for. If an outer leasehold has the terminal, that one finds its command stopped,
+    /// gives it the terminal, and continues it.
     fn gets_terminal(&mut self) -> bool {
         let Some(terminal) = &self.terminal else { return false };
         if terminal.is_ours() {
@@ -256,7 +259,8 @@ impl<'a> Supervisor<'a> {
             return true;
         }
         let is_asked = terminal.is_of_outer_leasehold();
-        if is_asked {
+        // Asked again, it might be stopped just after it was given the terminal.
+        if is_asked && !std::mem::replace(&mut self.has_asked, true) {
             signals::ask_for_terminal();
         }
         is_asked
