@@ -80,6 +80,27 @@ fn whoever_asks_an_outer_leasehold_in_vain_keeps_its_lease() {
     assert_eq!(scratch.done(&["run", "-w", "6", "k", "true"]).code, 1, "its lease is not renewed");
 }
 
+/// The inner leasehold had the terminal when it began, so it handles TTIN. The outer one is stopped, goes on in the background, and then
+/// comes to the foreground.
+#[test]
+fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let command = "kill -STOP $OUTER; until test -e behind; do sleep 0.02; done; echo ask > /dev/tty; read line; echo got $line\n";
+    fs::write(scratch.0.join("command"), command).unwrap();
+    fs::write(scratch.0.join("nested"), "OUTER=$PPID exec leasehold run k -- sh command\n").unwrap();
+    let script = "exec bash -c 'set -m; leasehold run i -- sh nested; bg; touch behind; read go; fg; echo over'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
+    typist.types("go\n");
+    typist.types("hello\n");
+    typist.sees("got hello");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
 /// The command ends at TERM with a code, and has left the terminal to a process that is killed.
 #[test]
 fn the_terminal_is_set_as_before_after_a_loss() {

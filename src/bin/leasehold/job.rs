@@ -1,6 +1,6 @@
 //! The job of a shell that this process belongs to.
 
-use std::fs;
+use std::{fs, iter::successors};
 
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
@@ -15,25 +15,27 @@ pub(crate) fn can_be_continued() -> bool {
     }
 }
 
-/// Whether this is the process group of the shell that started the job.
+/// Whether this is the process group of the shell that started the job, or of an outer leasehold.
 pub(crate) fn is_of_the_shell(group: Pid) -> bool {
-    matches!(starter(), Starter::Process { group: its, .. } if its == group)
+    starters().any(|(_, its)| its == group)
 }
 
 /// Whether this process runs under one or more other leaseholds, and one of them is in the given process group. Each of them gives the
 /// terminal to its command if the command asks for it.
 pub(crate) fn is_under_leasehold_in(group: Pid) -> bool {
-    let mut below = (getpgrp(), getppid());
-    while let Starter::Process { process, group: its } = starter_of(below)
-        && is_leasehold(process)
-    {
-        if its == group {
-            return true;
-        }
-        let Some(parent) = parent_of(process) else { return false };
-        below = (its, parent);
-    }
-    false
+    starters().any(|(process, its)| its == group && is_leasehold(process))
+}
+
+/// The starter, and its process group. If it is another leasehold, its starter comes next, and so on.
+fn starters() -> impl Iterator<Item = (Pid, Pid)> {
+    let of = |below| match starter_of(below) {
+        Starter::Process { process, group } => Some((process, group)),
+        Starter::Nobody | Starter::Untold => None,
+    };
+    successors(of((getpgrp(), getppid())), move |(process, group)| {
+        let parent = parent_of(*process).filter(|_| is_leasehold(*process))?;
+        of((*group, parent))
+    })
 }
 
 /// Whether the given process runs the same program as this one. If the system does not tell, the answer is no.
