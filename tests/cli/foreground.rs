@@ -68,16 +68,23 @@ fn a_command_under_two_leases_gets_the_terminal_in_the_foreground() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// timeout ignores TTIN and TTOU, so the outer leasehold is not told that the terminal is asked for. If the inner one were stopped, nobody
+/// timeout ignores TTIN and TTOU, so the outer leasehold is not told that the terminal is asked for. If an inner one were stopped, nobody
 /// would continue it, nor renew its lease.
 #[test]
 fn whoever_asks_an_outer_leasehold_in_vain_keeps_its_lease() {
-    let scratch = Scratch::new();
-    let command = "leasehold run --lease 2 k -- sh -c 'echo ask > /dev/tty; read line < /dev/tty'\n";
-    fs::write(scratch.0.join("nested"), command).unwrap();
-    let Some(typist) = Typist::sit_down(&scratch, "leasehold run i -- timeout 600 sh nested | cat") else { return };
-    typist.sees("ask");
-    assert_eq!(scratch.done(&["run", "-w", "6", "k", "true"]).code, 1, "its lease is not renewed");
+    for between in ["", "leasehold run j --"] {
+        let scratch = Scratch::new();
+        let command = "exec leasehold run --lease 2 k -- sh -c 'echo ask > /dev/tty; read line < /dev/tty'\n";
+        fs::write(scratch.0.join("nested"), command).unwrap();
+        let script = format!("leasehold run i -- timeout 600 {between} sh nested | cat");
+        let Some(typist) = Typist::sit_down(&scratch, &script) else { return };
+        typist.sees("ask");
+        assert_eq!(
+            scratch.done(&["run", "-w", "6", "k", "true"]).code,
+            1,
+            "its lease is not renewed below {between:?}"
+        );
+    }
 }
 
 /// The inner leasehold had the terminal when it began, so it handles TTIN. The outer one is stopped, goes on in the background, and then

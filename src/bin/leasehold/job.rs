@@ -20,10 +20,16 @@ pub(crate) fn is_of_the_shell(group: Pid) -> bool {
     starters().any(|(_, its)| its == group)
 }
 
-/// Whether this process runs under one or more other leaseholds, and one of them is in the given process group. Each of them gives the
-/// terminal to its command if the command asks for it.
-pub(crate) fn is_under_leasehold_in(group: Pid) -> bool {
-    starters().any(|(process, its)| its == group && is_leasehold(process))
+/// If an outer leasehold is in this process group, the leader of the group that it started: the process whose stops it sees.
+pub(crate) fn leader_under_leasehold_in(group: Pid) -> Option<Pid> {
+    let mut leader = getpgrp();
+    for (process, its) in starters() {
+        if its == group {
+            return is_leasehold(process).then_some(leader);
+        }
+        leader = its;
+    }
+    None
 }
 
 /// The starter, and its process group. If it is another leasehold, its starter comes next, and so on.

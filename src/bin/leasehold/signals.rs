@@ -10,7 +10,7 @@ use std::{
 use futures::future::{Either, select};
 use nix::{
     sys::signal::{Signal, kill, raise},
-    unistd::getpgrp,
+    unistd::{Pid, getpid},
 };
 use tokio::signal::unix::{self, SignalKind};
 
@@ -173,14 +173,18 @@ pub(crate) fn let_readers_stop() -> Result<(), Failure> {
     unix::signal(SignalKind::from_raw(Signal::SIGTTIN as i32)).map(drop).map_err(refused)
 }
 
-/// Stops the leader of this process group, as the kernel stops a group that writes to a terminal of another one: for whoever started the
-/// leader, and gives it the terminal and continues it then. The others go on: if the leader ignores the signal, nobody would continue them.
-/// TTIN would not stop a leader that is this process and [lets readers stop](let_readers_stop).
-pub(crate) fn ask_for_terminal() {
+/// Stops the asker, as the kernel stops a process that asks for a terminal of another group. Whoever started it gives it the terminal and
+/// continues it. The rest of its group goes on: if the asker ignored the signal, nobody would continue the others.
+pub(crate) fn ask_for_terminal(asker: Pid) {
+    if asker != getpid() {
+        // It fails if that one has ended, or is of another user. Then nobody can be asked.
+        let _ = kill(asker, Signal::SIGTTIN);
+        return;
+    }
+    // TTIN would not stop a process that [lets readers stop](let_readers_stop).
     terminal::let_it_stop();
-    // It fails if the leader has ended, or is of another user. Then nobody can be asked.
-    let _ = kill(getpgrp(), Signal::SIGTTOU);
-    // It fails for invalid arguments only.
+    // Neither fails: the arguments are valid, and this process may signal itself.
+    let _ = raise(Signal::SIGTTOU);
     let _ = terminal::let_us_write();
 }
 

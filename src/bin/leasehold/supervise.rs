@@ -250,20 +250,22 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether the command gets the terminal that it asks for. If an outer leasehold has the terminal, that one finds its command stopped,
-    /// gives it the terminal, and continues it.
+    /// Whether the command gets the terminal that it asks for. If an outer leasehold has it, that one is asked: it gives the terminal to its
+    /// command, and continues that. If it is not the next one, the command asks again, one leasehold further in.
     fn gets_terminal(&mut self) -> bool {
         let Some(terminal) = &self.terminal else { return false };
         if terminal.is_ours() {
             self.go_on();
             return true;
         }
-        let is_asked = terminal.is_of_outer_leasehold();
+        let asker = terminal.asker();
         // Asked again, it might be stopped just after it was given the terminal.
-        if is_asked && !std::mem::replace(&mut self.has_asked, true) {
-            signals::ask_for_terminal();
+        if let Some(asker) = asker
+            && !std::mem::replace(&mut self.has_asked, true)
+        {
+            signals::ask_for_terminal(asker);
         }
-        is_asked
+        asker.is_some()
     }
 
     /// When the shell of a stopped job ends, the kernel sends the job HUP and CONT, because nobody could continue it. Here the kernel sends

@@ -79,9 +79,9 @@ impl Terminal {
         tcgetpgrp(&self.tty) == Ok(self.own)
     }
 
-    /// Whether another leasehold, under which this one runs, has it.
-    pub(crate) fn is_of_outer_leasehold(&self) -> bool {
-        tcgetpgrp(&self.tty).is_ok_and(job::is_under_leasehold_in)
+    /// If an outer leasehold has it, the process that is to be stopped in order to ask for it.
+    pub(crate) fn asker(&self) -> Option<Pid> {
+        tcgetpgrp(&self.tty).ok().and_then(job::leader_under_leasehold_in)
     }
 
     /// Whether it was given, and nobody gave it back.
