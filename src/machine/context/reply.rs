@@ -427,7 +427,7 @@ impl Machine {
                 }
             }
             // It may be true: the next heartbeat tells.
-            Body::Ended { holder } if holder == me => self.doubt(now),
+            Body::Ended { holder } if holder == me => self.disbelieve(now),
             Body::Stolen { holder, token } if holder == me => self.grant_was_stolen(key, token, now),
             Body::Freed { asker } if asker == me => self.look_again_at(key, now),
             Body::InUse { asker } if asker == me => self.conclude_busy(key, now),

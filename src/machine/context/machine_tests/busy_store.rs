@@ -263,3 +263,44 @@ fn a_request_for_several_keys_fails_at_all_of_them_however_long_one_stays_locked
         }
     }
 }
+
+impl Script {
+    /// Which requests fail within two leases, while the store says a second after each transaction with the key that it is locked, and
+    /// takes all others. Each half second another context may say that the session of this one has ended.
+    fn fail_while_told_of_its_end(&mut self, is_told: bool) -> Vec<TurnId> {
+        let (mut failed, mut under_way) = (Vec::new(), None);
+        for at in (self.now_ms..self.now_ms + 2 * LEASE_MS).step_by(10) {
+            self.now_ms = at;
+            let outputs = match under_way.take_if(|(_, answered_at)| *answered_at <= at) {
+                Some((id, _)) => self.result(id, Err(StoreError::locked("kept locked"))),
+                None if is_told && at % 500 == 0 => self.signal(Body::Ended { holder: ME }).to_vec(),
+                None => self.tick(0).to_vec(),
+            };
+            failed.extend(events(&outputs).into_iter().filter_map(|event| match event {
+                Event::Failed { turn, .. } => Some(turn),
+                _ => None,
+            }));
+            while self.is_sent() {
+                let (id, batch) = self.sent();
+                if batch.keys().contains(&self.key) {
+                    under_way = Some((id, at + 1_000));
+                    break;
+                }
+                self.result(id, Ok(said(batch.operations.iter().map(|_| Outcome::Withdrawn))));
+            }
+        }
+        failed
+    }
+}
+
+/// The store says otherwise, at each heartbeat.
+#[test]
+fn whoever_is_told_of_its_end_all_the_time_hears_of_a_locked_key_as_soon_as_anybody() {
+    for is_told in [false, true] {
+        let mut script = Script::new();
+        script.ask_for(Turn::new(TurnId(1), named("other")));
+        script.answer([granted(64)]);
+        script.acquire(2, true);
+        assert_eq!(script.fail_while_told_of_its_end(is_told), [TurnId(2)], "told: {is_told}");
+    }
+}

@@ -81,9 +81,16 @@ impl Machine {
         }
     }
 
-    /// Time passed otherwise than it should: nothing is believed until the store has answered.
+    /// Time passed otherwise than it should, or a connection was lost: nothing is believed until the store has answered. Whatever happened
+    /// here may have happened to the store's connection, too, so its first errors end no wait.
     pub(in super::super) fn doubt(&mut self, now: Monotonic) {
         self.failures_since_doubt.get_or_insert_default();
+        self.disbelieve(now);
+    }
+
+    /// Nothing is believed until the store has answered. Whoever says that the session has ended says nothing of the store, and so excuses
+    /// none of its errors.
+    pub(in super::super) fn disbelieve(&mut self, now: Monotonic) {
         self.session.doubted = Some(self.store_queue.last_transaction());
         self.suspect(now);
     }

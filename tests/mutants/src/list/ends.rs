@@ -376,6 +376,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I11",
+        "whoever says that the session has ended excuses errors of the store",
+        Rule("busy_store::whoever_is_told_of_its_end"),
+        &[edit(REPLY, "holder == me => self.disbelieve(now)", "holder == me => self.doubt(now)")],
+    ),
+    Mutant::new(
+        "I11",
         "a time-out blames a failure of long ago",
         Scenario("an_old_failure"),
         &[edit("src/driver/registry.rs", "*at >= then && ", "")],
