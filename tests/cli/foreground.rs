@@ -1,6 +1,6 @@
 //! Who gets the terminal, and how it is set afterwards.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 
@@ -25,6 +25,29 @@ fn a_command_that_did_not_ask_for_the_terminal_does_not_get_it_by_cont() {
     assert_eq!(typist.ends(), 0);
 }
 
+/// Answers the command that asks for the terminal, and then the shell that reads from it again.
+fn answers_inside_and_outside(mut typist: Typist) {
+    typist.sees("ask");
+    typist.types("hello\n");
+    typist.sees("code 0, got hello");
+    typist.types("again\n");
+    typist.sees("outer again");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// In `answer=$(leasehold run k -- ssh …)`, an interactive bash starts leasehold with TTIN ignored. That does not harm a command in the
+/// group of the shell, but this one has a group of its own.
+#[test]
+fn a_command_that_was_to_ignore_ttin_gets_the_terminal_when_it_asks() {
+    let scratch = Scratch::new();
+    let command = "sh -c 'echo ask > /dev/tty; read line < /dev/tty; echo got $line'";
+    let script = format!(
+        "trap '' TTIN TTOU TSTP; answer=$(leasehold run k -- {command}); echo code $?, $answer; read line; echo outer $line"
+    );
+    let Some(typist) = Typist::sit_down(&scratch, &script) else { return };
+    answers_inside_and_outside(typist);
+}
+
 /// A script that asks for the terminal under a lease of its own.
 fn nested(scratch: &Scratch) {
     let command = "leasehold run k -- sh -c 'echo ask > /dev/tty; read line < /dev/tty; echo got $line'; exit $?\n";
@@ -39,13 +62,8 @@ fn a_command_under_several_leases_gets_the_terminal_when_it_asks() {
         let scratch = Scratch::new();
         nested(&scratch);
         let script = format!("answer=$({outer} sh nested); echo code $?, $answer; read line; echo outer $line");
-        let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
-        typist.sees("ask");
-        typist.types("hello\n");
-        typist.sees("code 0, got hello");
-        typist.types("again\n");
-        typist.sees("outer again");
-        assert_eq!(typist.ends(), 0);
+        let Some(typist) = Typist::sit_down(&scratch, &script) else { return };
+        answers_inside_and_outside(typist);
     }
 }
 
@@ -53,12 +71,9 @@ fn a_command_under_several_leases_gets_the_terminal_when_it_asks() {
 #[test]
 fn a_command_under_two_leases_gets_the_terminal_in_the_foreground() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
     nested(&scratch);
     let script = "exec bash -c 'set -m; leasehold run i -- sh nested & read go; fg; echo over'";
-    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
     typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("go\n");
     typist.sees("leasehold run i");
@@ -92,14 +107,11 @@ fn whoever_asks_an_outer_leasehold_in_vain_keeps_its_lease() {
 #[test]
 fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
     let command = "kill -STOP $OUTER; until test -e behind; do sleep 0.02; done; echo ask > /dev/tty; read line; echo got $line\n";
     fs::write(scratch.0.join("command"), command).unwrap();
     fs::write(scratch.0.join("nested"), "OUTER=$PPID exec leasehold run k -- sh command\n").unwrap();
     let script = "exec bash -c 'set -m; leasehold run i -- sh nested; bg; touch behind; read go; fg; echo over'";
-    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
     typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("go\n");
     typist.types("hello\n");

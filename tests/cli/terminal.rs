@@ -47,6 +47,16 @@ impl Typist {
         Some(Self { keys, screen, leader })
     }
 
+    /// A script that runs in bash, which can control jobs; `None` if that cannot be had here.
+    pub(crate) fn sit_down_at_bash(scratch: &Scratch, script: &str) -> Option<Self> {
+        if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+            assert!(std::env::var_os("CI").is_none(), "bash is missing");
+            println!("SKIPPED: bash is missing");
+            return None;
+        }
+        Self::sit_down(scratch, script)
+    }
+
     pub(crate) fn types(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).expect("the terminal is there");
     }
@@ -159,24 +169,6 @@ fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// In `answer=$(leasehold run k -- ssh …)`, an interactive bash starts leasehold with TTIN ignored. That does not harm a command in the
-/// group of the shell, but this one has a group of its own.
-#[test]
-fn a_command_that_was_to_ignore_ttin_gets_the_terminal_when_it_asks() {
-    let scratch = Scratch::new();
-    let command = "sh -c 'echo ask > /dev/tty; read line < /dev/tty; echo got $line'";
-    let script = format!(
-        "trap '' TTIN TTOU TSTP; answer=$(leasehold run k -- {command}); echo code $?, $answer; read line; echo outer $line"
-    );
-    let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
-    typist.sees("ask");
-    typist.types("hello\n");
-    typist.sees("code 0, got hello");
-    typist.types("again\n");
-    typist.sees("outer again");
-    assert_eq!(typist.ends(), 0);
-}
-
 #[test]
 fn control_z_stops_the_command_and_control_z_lets_it_go_on_under_the_same_lease() {
     let scratch = Scratch::new();
@@ -283,13 +275,9 @@ fn watch_says_why_it_shows_nothing() {
 /// A stopped `watch` can send nothing to the terminal before the shell prints its next line.
 #[test]
 fn a_watcher_that_is_stopped_leaves_the_terminal_as_it_was() {
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "bash is missing");
-        return println!("SKIPPED: bash is missing");
-    }
     let scratch = Scratch::new();
     let script = "exec bash -c 'set -m; leasehold watch; echo stopped; kill -9 %1'";
-    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
     typist.sees("HOLDER");
     typist.types("\x1a");
     typist.sees("stopped");
@@ -318,12 +306,9 @@ fn who_waits_can_be_interrupted() {
 #[test]
 fn who_waits_is_stopped_by_control_z_and_goes_on_in_the_foreground() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
     let script = "exec bash -c 'set -m; leasehold run -q k -- echo granted; echo stopped; read go; fg; echo over'";
-    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
     until_queued(&scratch, 1);
     typist.types("\x1a");
     typist.sees("stopped");
@@ -409,12 +394,9 @@ fn int_to_leasehold_does_not_end_the_script_around_it() {
 #[test]
 fn a_command_in_the_background_that_asks_for_the_terminal_goes_on_in_the_foreground() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
     let script =
         "exec bash -c 'set -m; leasehold run k -- sh -c \"read line; echo got \\$line\" & read go; fg; echo over'";
-    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
     typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("go\n");
     typist.sees("leasehold run k");
@@ -428,10 +410,7 @@ fn a_command_in_the_background_that_asks_for_the_terminal_goes_on_in_the_foregro
 #[test]
 fn a_command_that_ends_in_the_background_leaves_the_terminal_to_the_shell() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
-    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
     typist.types("leasehold run k -- sh -c 'echo rea''dy; while [ ! -e go ]; do sleep 0.02; done'\n");
     typist.sees("ready");
     kill(holder(&scratch), Signal::SIGSTOP).unwrap();
@@ -450,10 +429,7 @@ fn a_command_that_ends_in_the_background_leaves_the_terminal_to_the_shell() {
 #[test]
 fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
-    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
     typist.types("leasehold run k -- sh -c 'read line </dev/tty' &\n");
     typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("exit 0\n");
@@ -465,10 +441,7 @@ fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() 
 #[test]
 fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
-    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
     let script = "echo pid $$,; while [ ! -e go ]; do sleep 0.02; done; touch went";
     typist.types(&format!("leasehold run k -- sh -c '{script}' </dev/null &\n"));
     typist.sees(",\r\n");
@@ -490,10 +463,7 @@ fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
 #[test]
 fn a_command_that_asks_for_the_terminal_without_a_shell_does_not_keep_its_lease() {
     let scratch = Scratch::new();
-    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return println!("SKIPPED: bash is missing");
-    }
-    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
     typist.types("(leasehold run k -- sh -c ': > began; read line </dev/tty' &)\n");
     until("the begin of the command", || scratch.0.join("began").exists());
     until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
