@@ -116,10 +116,7 @@ export async function note() {
 
 // Hangs as a page does that is paused, and writes in each of these ways before it can hear of anything.
 export async function writeAfterPause({ text, ms, ways }) {
-  // Hung in the middle of its own renewal, it would keep all others from the database.
-  await lease.verify();
-  const until = (globalThis.pausedUntil = Date.now() + ms);
-  while (Date.now() < until);
+  await hang(ms);
   return Promise.all(ways.map((way) => fencedWrite({ text, ...way })));
 }
 

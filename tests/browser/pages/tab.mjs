@@ -1,6 +1,7 @@
 // What the tests' scripts find in the page: the library itself, and the parts of the scenarios that are long.
 import { Counter } from "/counter.mjs";
 import { context } from "./contexts.mjs";
+import "./hang.mjs";
 import "./raw.mjs";
 import "./spies.mjs";
 import "./turns.mjs";

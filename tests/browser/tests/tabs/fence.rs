@@ -111,7 +111,7 @@ pub async fn write_late(slow: &Tab, fast: &Tab, ways: &[Value], ms: u64, text: &
     let done = fast.run("return fencedWrite({ text: arg })", json!(text)).await?;
     ensure!(done == json!({ "written": true, "said": "current" }), "{text}: {done}");
     let late = slow.outcome("write", SOON).await?;
-    let woke = slow.run("return pausedUntil", Value::Null).await?.as_u64().context("a time")?;
+    let woke = slow.run("return hungUntil", Value::Null).await?.as_u64().context("a time")?;
     Ok((at < woke).then_some(late))
 }
 

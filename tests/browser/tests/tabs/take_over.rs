@@ -156,13 +156,9 @@ async fn hung_for(world: &World, ms: u64) -> anyhow::Result<bool> {
     let (holder, waiter) = (world.tab(brief()).await?, world.tab(brief()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;
-    // Hung in the middle of its own renewal, it would keep all others from the database.
-    let hang = "await lease.verify();
-        const until = Date.now() + arg;
-        setTimeout(() => { while (Date.now() < until); });
-        return until";
-    let thawed = holder.run(hang, json!(ms)).await?.as_u64().context("a time")?;
+    holder.start("hang", "return hang(arg)", json!(ms)).await?;
     let taken = taken_over(&waiter, &holder, ms).await?;
+    let thawed = holder.outcome("hang", SOON).await?.as_u64().context("a time")?;
     let Some((token, at)) = taken.filter(|(_, at)| *at < thawed) else {
         holder.close().await?;
         waiter.close().await?;
