@@ -115,6 +115,16 @@ fn a_store_that_is_deleted_ends_the_command() {
     ended(running, "its store failed or was deleted");
 }
 
+#[test]
+fn a_store_that_refuses_for_good_says_why_the_lease_is_lost() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--lease", "2"], &format!("trap 'echo told; exit 0' TERM; {NAPS}"));
+    let other_program = Connection::open(scratch.file()).unwrap();
+    other_program.execute_batch("DROP TABLE leasehold_session").unwrap();
+    assert_eq!(running.line().as_deref(), Some("told"));
+    ended(running, "is lost: its store failed or was deleted (the tables of the leases were changed or dropped");
+}
+
 /// The store is silent: KILL comes before anybody else can be granted the key, even for who ignores TERM.
 #[test]
 fn a_lease_that_cannot_be_renewed_ends_the_command_before_the_lease() {

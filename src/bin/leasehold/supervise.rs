@@ -11,7 +11,7 @@ use futures::{
     FutureExt as _,
     future::{Either, select},
 };
-use leasehold::LeaseGuard;
+use leasehold::{LeaseGuard, LostReason};
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep_until};
 
@@ -320,7 +320,13 @@ impl<'a> Supervisor<'a> {
         let key = self.job.key;
         let (what, grace) = match danger {
             Danger::Lost(reason) => {
-                (format!("the lease of {key:?} is lost: {}", hold::meaning(reason)), self.job.rules.grace)
+                let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
+                let what = match self.last_error.sentence() {
+                    // The store may have said why it refuses for good.
+                    Some(said) if reason == LostReason::StoreFailed => format!("{what} ({said})"),
+                    _ => what,
+                };
+                (what, self.job.rules.grace)
             }
             Danger::Late(left) => {
                 let why = self.last_error.or("its store does not answer in time");

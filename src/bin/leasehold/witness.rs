@@ -18,9 +18,14 @@ use leasehold::{
 pub(crate) struct LastError(Arc<Mutex<Option<StoreError>>>);
 
 impl LastError {
+    /// What it says for people.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        self.lock().as_ref().map(|error| error.message.clone())
+    }
+
     /// What it says for people, or `otherwise`.
     pub(crate) fn or(&self, otherwise: &str) -> String {
-        self.lock().as_ref().map_or_else(|| otherwise.to_owned(), |error| error.message.clone())
+        self.sentence().unwrap_or_else(|| otherwise.to_owned())
     }
 
     /// A full store can still be read, so only a transaction that writes the session proves that it works again.
