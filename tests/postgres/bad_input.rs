@@ -199,6 +199,27 @@ fn a_user_who_may_not_even_read_is_told_to_be_granted_select_for_a_look() {
     });
 }
 
+#[test]
+fn a_user_from_whom_policies_hide_rows_is_told_so() {
+    on_server("bad_hidden", |place| async move {
+        drop(place.store().await);
+        let owner = place.client().await;
+        let grants = "CREATE ROLE bad_hidden LOGIN; GRANT CREATE ON SCHEMA public TO bad_hidden; \
+                      GRANT SELECT, INSERT, UPDATE, DELETE ON bad_hidden_store, bad_hidden_record, bad_hidden_session TO bad_hidden; \
+                      ALTER TABLE bad_hidden_record ENABLE ROW LEVEL SECURITY";
+        owner.batch_execute(grants).await.unwrap();
+        let words = ["row-level security", "DISABLE ROW LEVEL SECURITY", "\"public\".bad_hidden_record", "BYPASSRLS"];
+        let user = Place { url: place.url.replace("postgres@", "bad_hidden@"), ..place.clone() };
+        let said = first_use(user.store().await).await;
+        assert!(words.iter().all(|word| said.contains(word)) && !said.contains("GRANT"), "{said}");
+        // Now the user does not even see that there is a store.
+        owner.batch_execute("ALTER TABLE bad_hidden_store ENABLE ROW LEVEL SECURITY").await.unwrap();
+        let error = user.builder().connect().await.unwrap().migrate().await.unwrap_err();
+        says(&error, &words);
+        assert!(!error.message.contains("GRANT"), "{error}");
+    });
+}
+
 /// In its transactions the store limits each statement itself. Elsewhere the limit of the user holds.
 #[test]
 fn a_limit_for_statements_is_named_only_where_it_holds() {

@@ -36,11 +36,29 @@ pub(super) fn of_look(failure: &Failure, names: &Names) -> StoreError {
 
 fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) -> StoreError {
     let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
-    let message = format!(
-        "the user of the database lacks a right: {}; GRANT {rights} ON {store}, {record}, {session} to it{more}",
-        failure.said
-    );
+    let message = if is_of_policies(failure) {
+        format!(
+            "policies keep the user of the database from rows that the store needs: {}; ALTER TABLE {store} DISABLE ROW LEVEL SECURITY, \
+             so also {record} and {session}, or ALTER the user to BYPASSRLS",
+            failure.said
+        )
+    } else {
+        format!(
+            "the user of the database lacks a right: {}; GRANT {rights} ON {store}, {record}, {session} to it{more}",
+            failure.said
+        )
+    };
     StoreError::permanent(StoreErrorKind::Unsupported, message)
+}
+
+/// Whether policies refused a row, which no GRANT changes.
+fn is_of_policies(failure: &Failure) -> bool {
+    failure.code == "42501" && failure.said.contains("row-level security")
+}
+
+/// As if the server had refused to show the store's own row, which policies hide.
+pub(super) fn of_hidden_row() -> Failure {
+    Gathering::default().failed(Some("42501".into()), "row-level security hides the store's own row".into())
 }
 
 fn of_cancel(failure: &Failure, remedy: &str) -> StoreError {
@@ -249,7 +267,7 @@ fn of_certificate(said: &str) -> String {
 /// The tables could not be made.
 pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
     match failure.code.as_str() {
-        "42501" => StoreError::permanent(
+        "42501" if !is_of_policies(failure) => StoreError::permanent(
             StoreErrorKind::Unsupported,
             format!(
                 "the user of the database may not create the tables: {}; GRANT USAGE, CREATE ON SCHEMA \"{}\" to it, or call migrate() \

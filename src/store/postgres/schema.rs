@@ -4,6 +4,7 @@ use super::{
     carrier::{Failure, Loan, Round},
     failure,
     lending::{Errand, Lending},
+    literal::text,
     names::Names,
     rows::{Hold, SCHEMA, StoreText},
 };
@@ -27,13 +28,18 @@ pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time:
 }
 
 /// Reads from all three tables, so that one of another program is noticed. `None` if the first has no row.
+///
+/// A user from whom policies hide that row would otherwise be told that it may not create the tables.
 async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32>, Failure> {
     let mut round = Round::default();
     let place = round.add(&names.read_store(Hold::Not));
+    let policies = round.add(&format!("SELECT row_security_active({})", text(&names.table("store"))));
     round.add(&format!("SELECT key = ''::bytea, text || '' FROM {} LIMIT 0", names.table("record")));
     round.add(&format!("SELECT id = ''::bytea, text || '' FROM {} LIMIT 0", names.table("session")));
     let answers = loan.carry(&round).await?;
-    Ok(StoreText::of(&answers, place).map(|found| found.schema))
+    let found = StoreText::of(&answers, place).map(|found| found.schema);
+    let may_be_hidden = answers.first(policies).is_some_and(|row| row.text(0) == Some("t"));
+    if found.is_none() && may_be_hidden { Err(failure::of_hidden_row()) } else { Ok(found) }
 }
 
 async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreError> {
