@@ -26,6 +26,25 @@ test("time stands still between two looks", async () => {
   await leases.close();
 });
 
+test("a context of the same name that has no beacon is noticed at its next heartbeat, and a try does not wait for that", async () => {
+  const open = (options) => LeaseManager.open("twins", { store: "memory", instance: "worker-1", ...options });
+  const [holder, namesake] = [await open({ beacon: false }), await open()];
+  const lease = await holder.acquire("notes");
+  const lock = holder.locks.request("notes", () => lease.lost);
+  const tries = [namesake.tryAcquire("notes"), namesake.locks.request("notes", { ifAvailable: true }, (lock) => lock)];
+  await clock.advance(1_000);
+  assert.deepEqual(await Promise.all(tries), [null, null]);
+  const refusals = [];
+  for (const asked of [namesake.acquire("notes"), namesake.locks.request("notes", assert.fail)]) {
+    asked.catch(({ code }) => refusals.push(code));
+  }
+  await clock.advance(1_000);
+  assert.deepEqual(refusals, []);
+  await clock.advance(10_000);
+  assert.deepEqual([refusals, lease.valid], [["InstanceInUse", "InstanceInUse"], true]);
+  await Promise.all([holder.close(), namesake.close(), lock.catch(() => {})]);
+});
+
 test("a time limit passes when it is told to", async () => {
   const [one, other] = [await LeaseManager.open("limit", { store: "memory" }), await LeaseManager.open("limit", { store: "memory" })];
   await one.acquire("notes");

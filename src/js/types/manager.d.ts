@@ -327,9 +327,13 @@ export interface AttachOptions {
   beacon?: boolean | undefined;
   /**
    * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it
-   * takes over the leases of the dead context of that name at once. While another context of that name lives, requests for
-   * the keys that it holds are refused as `InstanceInUse`, after 250 ms, so that a reload has time to take over. Leave it out
-   * in tabs: a user can duplicate a tab, and both would have the same name.
+   * takes over the leases of the dead context of that name. It does so at once if that context had a Web Lock, else after a lease of
+   * silence, as with any other dead holder.
+   *
+   * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
+   * context has a Web Lock, so that a reload has time to take over, else at its next heartbeat. {@link LeaseManager.tryAcquire} does not
+   * wait for that heartbeat, and resolves with `null`. Leave `instance` out in tabs: a user can duplicate a tab, and both would have the
+   * same name.
    */
   instance?: string | undefined;
   /**
