@@ -71,6 +71,16 @@ test("a transaction that was committed before its fence was checked is not said 
   await close();
 });
 
+test("a manager that opens a name and one that is attached to a database of that name see different leases", skip, async () => {
+  const { lease, close } = await opened("both ways");
+  const leases = await LeaseManager.open("both ways");
+  assert.deepEqual((await leases.status("notes")).holders, []);
+  const same = await leases.acquire("notes", { timeoutMs: 5_000 });
+  assert.deepEqual([lease.valid, same.valid], [true, true]);
+  await leases.close();
+  await close();
+});
+
 test("neither a manager over a database nor a lease that is held keeps the process alive", skip, () => {
   const script = `
     import ${JSON.stringify(urlOf("fake-indexeddb/auto"))};

@@ -30,7 +30,8 @@ export class LeaseManager extends EventTarget {
   /**
    * Loads the wasm if need be, checks the options, and opens the store. Called on a subclass, it returns a manager of that class.
    *
-   * @param name The store: managers that open the same name share its leases.
+   * @param name The store: managers that open the same name share its leases. A manager that is {@link attach attached} to a database of
+   * that name shares none of them.
    * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
    * `Store` if the database does not open; `InitFailed` if the wasm does not load.
    * @example
