@@ -78,6 +78,8 @@ test("a manager that opens a name and one that is attached to a database of that
   const same = await leases.acquire("notes", { timeoutMs: 5_000 });
   assert.deepEqual([lease.valid, same.valid], [true, true]);
   await leases.close();
+  await LeaseManager.delete("both ways");
+  assert.equal(await lease.verify(), true);
   await close();
 });
 

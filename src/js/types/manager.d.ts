@@ -74,7 +74,7 @@ export class LeaseManager extends EventTarget {
    * Deletes the leases and locks of a name, and their database, if nobody holds any. Open managers remain usable: their next request
    * creates the database again. A lease that is granted between the check and the deletion is lost (`StoreCleared`), and its `valid` turns
    * false before the database is gone. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not affected: they end
-   * with the page or the process.
+   * with the page or the process. Nor are those in a database of your own, even if it has this name.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
    * `Store` after 5 s if another connection keeps the database open; the browser may still delete it when that one is
