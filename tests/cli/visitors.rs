@@ -149,6 +149,20 @@ fn who_looks_while_others_open_and_close_the_file_locks_nobody_out() {
     });
 }
 
+/// Somebody who closes the file locks it meanwhile. On a busy machine that may take long.
+#[test]
+fn who_may_not_write_waits_for_somebody_who_keeps_the_file_locked_for_a_second() {
+    let house = House::new();
+    house.run();
+    let closes = rusqlite::Connection::open(house.scratch.file()).unwrap();
+    closes.execute_batch("PRAGMA locking_mode = EXCLUSIVE; SELECT * FROM leasehold_record").unwrap();
+    house.rights(0o1777, 0o444);
+    let visitor = Running::start(&mut house.command(VISITOR, &["status", "--json", "k"]));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    drop(closes);
+    assert_eq!(visitor.end(), (0, String::new()));
+}
+
 /// To say that nobody used the store would be false.
 #[test]
 fn who_may_write_neither_to_the_folder_nor_to_the_file_sees_the_truth() {

@@ -95,11 +95,8 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut why = unreadable();
     for _ in 0..ATTEMPTS {
-        let Ok(_anchor) = anchor(&path) else {
-            why = changing();
-            thread::sleep(PAUSE);
-            continue;
-        };
+        // Somebody who closes the file keeps it locked for as long as a busy machine lets that take.
+        let _anchor = worker::patiently(worker::clock() + OPENING, || anchor(&path)).map_err(Trouble::into_error)?;
         let before = Beside::of(&path);
         why = match first(&path, tables, &ways(&path, before)) {
             Ok(Some(seen)) if seen.way.counts(&path) => {
@@ -123,14 +120,14 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
 ///
 /// Nothing of SQLite's only locks a file. This connection wants the file for itself, and therefore keeps the shared lock when it fails to
 /// get more, which it does before it opens a log. It fails as busy if somebody is taking the log away.
-fn anchor(path: &Path) -> rusqlite::Result<Option<Connection>> {
+fn anchor(path: &Path) -> Result<Option<Connection>, Trouble> {
     if may_write(path) || !is_in_wal(path).unwrap_or(false) {
         return Ok(None);
     }
     let connection = connect(path, Way::Visits)?;
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
     match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
-        Err(error) if failure::is_busy(&error) => Err(error),
+        Err(error) if failure::is_busy(&error) => Err(error.into()),
         _ => Ok(Some(connection)),
     }
 }
