@@ -73,10 +73,18 @@ async fn a_server_that_does_not_answer_is_given_up_in_time() {
     let (proxy, store) = through_a_proxy(server, "silent").await;
     for (batch, applied) in [(look(2), Applied::No), (ask(2), Applied::Unknown)] {
         proxy.let_next_commit(Commit::IsKept);
-        let began = Instant::now();
-        let error = store.transact(batch, now(), LIMIT).await.expect_err("nothing is answered");
-        assert!(began.elapsed() >= LIMIT, "{:?}", began.elapsed());
-        assert!(error.message.contains("within 200 ms"), "{error}");
+        let mut limit = LIMIT;
+        let error = loop {
+            let began = Instant::now();
+            let error = store.transact(batch.clone(), now(), limit).await.expect_err("nothing is answered");
+            assert!(began.elapsed() >= limit, "{:?}", began.elapsed());
+            assert!(error.message.contains(&format!("within {} ms", limit.as_millis())), "{error}");
+            // On a busy machine, the time limit may end before the script is sent.
+            if error.applied == applied || limit > BUSY {
+                break error;
+            }
+            limit *= 4;
+        };
         assert_eq!((error.applied, error.retry), (applied, true), "{error}");
         proxy.let_next_commit(Commit::Passes);
     }
