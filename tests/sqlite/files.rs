@@ -17,7 +17,10 @@ use leasehold::{
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
 
-use crate::{Other, Scratch, connect, file, manager, say};
+use crate::{Other, Scratch, connect, file, leases::with_longer_leases, manager, say};
+
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
 
 fn refusal(path: impl AsRef<Path>) -> String {
     let error: StoreError = SqliteStore::open(path).expect_err("it is refused");
@@ -291,29 +294,36 @@ fn a_url_with_a_line_break_at_its_end_names_no_other_file() {
 /// Programs that start, hold something and end without a word, as some of cron's do.
 #[test]
 fn the_rows_of_programs_that_died_go_away() {
+    futures::executor::block_on(with_longer_leases(Duration::from_secs(1), async |lease| dead_rows_go_away(lease)));
+}
+
+/// On a busy machine, the first row may go away before the last program has died, and who lives may be in doubt.
+fn dead_rows_go_away(lease: Duration) -> Result<(), String> {
     let scratch = Scratch::new();
     let sessions = || {
         let sql = "SELECT count(*) FROM leasehold_session";
         connect(&scratch.0).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
     };
-    let brief = || manager(&scratch.0).lease(Duration::from_secs(1)).build().unwrap();
+    let brief = || manager(&scratch.0).lease(lease).build().unwrap();
     for number in 0..3 {
         let runtime = Runtime::new().unwrap();
         let leases = brief();
-        std::mem::forget(runtime.block_on(leases.lock(&number.to_string()).acquire()).unwrap());
+        std::mem::forget(runtime.block_on(leases.lock(&number.to_string()).timeout(BUSY).acquire()).unwrap());
         // With its runtime, all that would renew or release ends.
         drop(runtime);
         std::mem::forget(leases);
     }
-    assert_eq!(sessions(), 3);
+    if sessions() != 3 {
+        return Err(format!("{} rows of three programs", sessions()));
+    }
     Runtime::new().unwrap().block_on(async {
         let leases = brief();
-        let guard = leases.lock("another").acquire().await.unwrap();
+        let guard = leases.lock("another").timeout(BUSY).acquire().await.unwrap();
         while sessions() > 1 {
             tokio::task::yield_now().await;
         }
-        assert!(guard.is_valid());
-    });
+        if guard.is_valid() { Ok(()) } else { Err(format!("{guard:?}")) }
+    })
 }
 
 /// Each of these programs ends before it can see that another one is silent for a whole lease.

