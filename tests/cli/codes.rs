@@ -199,11 +199,11 @@ fn a_command_whose_name_begins_with_a_dash_stands_behind_two_dashes() {
 fn a_limit_that_is_shorter_than_an_answer_of_the_store_takes_a_free_key() {
     let scratch = Scratch::new();
     for _ in 0..3 {
-        let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+        let done = scratch.opened(&["run", "-w", "0.000001", "k", "echo", "ran"]);
         assert_eq!((done.code, &*done.out, &*done.err), (0, "ran\n", ""));
     }
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
-    let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+    let done = scratch.opened(&["run", "-w", "0.000001", "k", "echo", "ran"]);
     assert_eq!((done.code, &*done.out, &*done.err), (1, "", ""));
     drop(holder);
 }
@@ -302,7 +302,7 @@ fn a_dead_holder_is_in_the_way_of_nobody_who_only_tries() {
             let mut arguments = vec!["run", "-q"];
             arguments.extend(options);
             arguments.extend(["k", "echo", "granted"]);
-            let done = scratch.done(&arguments);
+            let done = scratch.opened(&arguments);
             assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{options:?}, swept: {swept}");
         }
     }
@@ -319,30 +319,33 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
         let mut arguments = vec!["run", "-q"];
         arguments.extend(options);
         arguments.extend(["k", "echo", "granted"]);
-        let done = scratch.done(&arguments);
+        let done = scratch.opened(&arguments);
         assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{options:?}");
     }
 }
 
-/// Whether a wait ended before its limit, by which a holder that stays silent is proved dead.
-fn is_refused_soon(waits: Running, limit: Duration) {
-    let start = Instant::now();
-    let (code, err) = waits.end();
-    assert_eq!(code, 1, "{err}");
-    assert!(start.elapsed() < limit, "it waited for {:?}", start.elapsed());
-}
-
 #[test]
 fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
+    // On a busy machine, the holder may show itself too late, and is proved dead; or the refusal may be seen late.
+    is_right_once([8, 8, 16].into_iter().map(refused_by_a_holder_that_goes_on), |(code, took, lease)| {
+        *code == 1 && *took < *lease * 3 / 4
+    });
+}
+
+/// With which code, and how long after its holder went on, somebody ends who only tries for a lease of this length in seconds.
+fn refused_by_a_holder_that_goes_on(lease: u64) -> (i32, Duration, Duration) {
     let scratch = Scratch::new();
-    let holder = scratch.ready(&["--lease", "8"], "echo ready; exec sleep 600");
+    let holder = scratch.ready(&["--lease", &lease.to_string()], "echo ready; exec sleep 600");
     // Its beat stands still for longer than its lease. Nobody waits who could take the key.
     holder.signal(nix::sys::signal::Signal::SIGSTOP);
     crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
-    let waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
-    crate::show::until_queued(&scratch, 1);
+    let mut waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
+    crate::harness::until("the queue", || waits.has_ended() || crate::show::queued(&scratch) == 1);
     holder.signal(nix::sys::signal::Signal::SIGCONT);
-    is_refused_soon(waits, Duration::from_secs(6));
+    let start = Instant::now();
+    let (code, err) = waits.end();
+    assert!(code < 2, "{code}: {err}");
+    (code, start.elapsed(), Duration::from_secs(lease))
 }
 
 /// It makes them again.
@@ -351,7 +354,9 @@ fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "60"], "echo ready; exec sleep 600");
     fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
-    is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), LIMIT);
+    let start = Instant::now();
+    assert_eq!(scratch.done(&["run", "-q", "-n", "k", "true"]).code, 1);
+    assert!(start.elapsed() < LIMIT, "it waited for {:?}", start.elapsed());
     drop(holder);
 }
 
@@ -455,7 +460,7 @@ fn the_seconds_of_w_include_those_of_the_opening() {
     }
     drop(busy);
     for wait in ["0", "1e30"] {
-        assert_eq!(scratch.done(&["run", "-w", wait, "k", "true"]).code, 0);
+        assert_eq!(scratch.opened(&["run", "-w", wait, "k", "true"]).code, 0);
     }
 }
 

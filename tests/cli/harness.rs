@@ -75,6 +75,13 @@ impl Scratch {
         done(&mut self.leasehold(arguments))
     }
 
+    /// Runs the program to its end, after its store has opened. On a busy machine, the few seconds of `-w` may be too short for that. Then the
+    /// program is run again.
+    pub(crate) fn opened(&self, arguments: &[&str]) -> Done {
+        let mut runs = std::iter::repeat_with(|| self.done(arguments)).take(20);
+        runs.find(|done| !done.err.contains("did not open within")).expect("the store opens in time once")
+    }
+
     /// Runs the program, which ends with this code and these words on stdout and stderr. On a machine so busy that this takes half a second,
     /// the program may say more, or give up too soon. Then it is run again.
     pub(crate) fn ends(&self, arguments: &[&str], expected: (i32, &str, &str)) {

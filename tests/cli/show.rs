@@ -176,7 +176,7 @@ fn who_waits_is_told_who_holds_the_key() {
     second.until_err("; 1 waits before us");
     let third = scratch.start(&["run", "k", "true"]);
     third.until_err("; 2 wait before us");
-    let quiet = scratch.done(&["run", "-q", "-w", "1.3", "k", "true"]);
+    let quiet = scratch.opened(&["run", "-q", "-w", "1.3", "k", "true"]);
     assert_eq!((quiet.code, &*quiet.err), (1, ""));
 }
 

@@ -180,15 +180,22 @@ fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
     let mut other = Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
     for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
-        let running = scratch.start(arguments);
-        until("its handler", || handles(running.pid(), Signal::SIGTERM));
-        let start = std::time::Instant::now();
-        running.signal(Signal::SIGTERM);
-        let (code, err) = running.end();
-        assert_eq!(code, 143, "{arguments:?}: {err}");
-        assert!(start.elapsed() < Duration::from_secs(4), "{arguments:?}: the store would be given up after 5 s");
+        // The store alone would be given up after 5 s. On a busy machine, the end may be seen later than it comes.
+        is_right_once(repeat_with(|| ending_by_a_signal(&scratch, arguments)).take(5), |took| {
+            *took < Duration::from_secs(4)
+        });
     }
     drop(busy);
+}
+
+fn ending_by_a_signal(scratch: &Scratch, arguments: &[&str]) -> Duration {
+    let running = scratch.start(arguments);
+    until("its handler", || handles(running.pid(), Signal::SIGTERM));
+    let start = std::time::Instant::now();
+    running.signal(Signal::SIGTERM);
+    let (code, err) = running.end();
+    assert_eq!(code, 143, "{arguments:?}: {err}");
+    start.elapsed()
 }
 
 fn handles(process: Pid, signal: Signal) -> bool {

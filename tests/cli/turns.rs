@@ -13,10 +13,13 @@ fn processes_take_turns_and_lose_no_increment() {
     let scratch = Scratch::new();
     fs::write(scratch.0.join("count"), "0\n").unwrap();
     let increment = "read n < count; echo $((n + 1)) > count";
-    let script = format!("for i in $(seq {ROUNDS}); do leasehold run -q k -- sh -c '{increment}' || exit; done");
+    let script =
+        format!("for i in $(seq {ROUNDS}); do leasehold run -q k -- sh -c '{increment}' || exit; echo turn; done");
     let start = || Running::start(&mut scratch.command("sh", &["-c", &script]));
     let shells: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
     for shell in shells {
+        // On a busy machine, all turns together may take longer than one is waited for.
+        assert_eq!(std::iter::from_fn(|| shell.line()).count(), ROUNDS);
         assert_eq!(shell.end(), (0, String::new()));
     }
     let count = fs::read_to_string(scratch.0.join("count")).unwrap();
