@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use leasehold::{
-    FenceError, LeaseGuard, LeaseManager, LostReason,
+    FenceError, LeaseGuard, LeaseManager, LeaseState, LostReason,
     executor::TokioExecutor,
     signal::LocalSignals,
     store::{EtcdFence, EtcdStore, Reach},
@@ -171,7 +171,8 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
         assert!(said.starts_with("written: false, lost: "), "{said}");
         let note = value(&mut client(&address).await, &format!("{name}-note")).await;
         assert_eq!(note.as_deref(), Some("before"));
-        assert!(guard.is_valid());
+        // On a busy machine it may be in doubt.
+        assert!(!matches!(guard.watch().state(), LeaseState::Lost(_)), "{guard:?}");
     });
 }
 
