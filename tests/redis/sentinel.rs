@@ -39,8 +39,8 @@ fn watching(name: &str, port: u16, quorum: usize, silence_ms: u64) -> String {
 
 /// For a server that must not be replaced, although it may be silent for long on a busy machine.
 const PATIENT_MS: u64 = 60_000;
-/// For a server that is to die.
-const SOON_MS: u64 = 500;
+/// For a server that is to die. It is much longer than a living server is silent on a busy machine: its successor must not be replaced, too.
+const SOON_MS: u64 = 2_500;
 
 impl Group {
     fn start(silence_ms: u64) -> Option<Self> {
