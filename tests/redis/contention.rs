@@ -144,8 +144,8 @@ async fn a_context_that_is_very_far_away_acquires_the_key_too() {
     near.abort();
 }
 
-/// Others reserve the record one after the other, for longer than a request tries a store that fails. If a busy machine let a reservation run
-/// out, the test tries again.
+/// Others reserve the record one after the other, for longer than a request tries a store that fails. If a busy machine let a reservation
+/// run out, the test tries again.
 #[tokio::test]
 async fn a_request_with_a_time_limit_outlasts_the_reservations_of_others() {
     let Some(server) = Server::start(&[]) else { return };
