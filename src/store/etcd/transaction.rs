@@ -7,7 +7,7 @@ use etcd_client::{PutOptions, Txn, TxnOp, TxnResponse};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::{LEAST_TRIP, writes_in_any_case},
+    super::reserving::{FAILURES, LEAST_TRIP, writes_in_any_case},
     failure::Load,
     look,
     reservation::{MOST_OPERATIONS, Reservations, Sightings},
@@ -21,8 +21,6 @@ use crate::machine::{
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
-/// An attempt that fails after this many others reserves its records.
-const FAILURES: u32 = 2;
 /// A context that opens its session with more rows than this reads the other sessions in a separate transaction: etcd limits the
 /// operations of a transaction.
 const FEW_ROWS: usize = 32;

@@ -53,7 +53,7 @@ pub(super) struct Script {
 ///
 /// A record may be reserved. The reservation is a row of its own: it names a session, and expires within a second by the server's
 /// clock. Until then only that session writes the record; any other is answered as if a premise had failed. A transaction that has
-/// failed before makes a reservation when it fails again. Other writes to the record then cannot make its next try fail, if that try
+/// failed twice makes a reservation when it fails again. Other writes to the record then cannot make its next try fail, if that try
 /// arrives in time. A transaction for more than eight keys (`MOST_RESERVED` in `contest.rs`) neither makes nor respects
 /// reservations. Nor does a user who may not ask for the TIME. No lease depends on that clock.
 ///

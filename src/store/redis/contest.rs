@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::{LEAST_TRIP, Pace, contested, writes_in_any_case},
+    super::reserving::{FAILURES, LEAST_TRIP, Pace, contested, writes_in_any_case},
     compare::{Comparison, LONGEST_MS, Reservation},
     setup,
 };
@@ -18,8 +18,7 @@ use crate::machine::Batch;
 
 /// How many times a transaction starts again, without being sent back to the caller, because others have written the same rows.
 pub(super) const TRIES: u32 = 1_024;
-/// A transaction that fails more often than this reserves its records. Otherwise a context far away would always come too late. A fenced
-/// script reserves nothing: it pauses instead.
+/// A transaction that may not reserve its records, or a fenced script, pauses once it has failed more often than this.
 pub(super) const AT_ONCE: u32 = 1;
 /// A transaction for more keys than this makes no reservations, and ignores those of others.
 const MOST_RESERVED: usize = 8;
@@ -37,6 +36,8 @@ pub(super) struct Contest {
     may_reserve: bool,
     /// How often others have written its rows.
     tries: u32,
+    /// How many attempts fail before one reserves the records.
+    failures: u32,
     pauses: u32,
     /// How long the last answer took.
     trip: Duration,
@@ -51,7 +52,8 @@ impl Contest {
             name: batch.session.to_string(),
             may_reserve: !keys.is_empty() && writes_in_any_case(batch),
             rows: keys.iter().map(|key| format!("reserved:{key}")).collect(),
-            tries: if pace.has_failed() { AT_ONCE } else { 0 },
+            tries: 0,
+            failures: if pace.has_failed() { 0 } else { FAILURES },
             pauses: 0,
             trip: pace.trip(),
             has_reserved: false,
@@ -69,7 +71,7 @@ impl Contest {
     }
 
     fn reserves(&self) -> bool {
-        self.may_reserve && self.tries >= AT_ONCE
+        self.may_reserve && self.tries >= self.failures
     }
 
     /// Notes that an attempt failed; its answer took `trip`. The contest pauses if a reservation stands in the way, because the maker needs

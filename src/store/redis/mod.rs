@@ -78,9 +78,9 @@ const PREFIX: &str = "leasehold";
 /// * **A failover to a replica may lose the latest writes**, whatever the durability and the cause, and with them the grant of a lease. Two
 ///   contexts may then believe that they hold it, until the first one has reconnected and learned of the loss, soon after its next
 ///   heartbeat at the latest. Once the second one has the lease, fenced [scripts](Self::script) run for it only.
-/// * A transaction that others have overtaken twice reserves its records for its next try, for a second at most by the server's clock. So a
-///   context that is far from the server acquires a key although near ones write its record all the time. A Redis user without the right to
-///   `TIME` makes no reservations.
+/// * A transaction that others have overtaken three times reserves its records for its next try, for a second at most by the server's
+///   clock. So a context that is far from the server acquires a key although near ones write its record all the time. A Redis user without
+///   the right to `TIME` makes no reservations.
 /// * It needs a tokio runtime. Each store has one connection for commands, and each context that holds or waits has another one for
 ///   messages.
 /// * While a context subscribes, at first or after a lost connection, it receives nothing. A message that is meant for it is sent again for
