@@ -121,11 +121,11 @@ pub async fn a_reader_becomes_the_writer_when_the_other_readers_have_gone(world:
     first
         .start("upgrade", "await lease.upgrade(); return [lease.mode, lease.token, lease.changedHands]", Value::Null)
         .await?;
-    // The other one learns that somebody is ahead of it; and of two upgrades one is refused.
-    let conflict = "const failed = await attempt(() => lease.upgrade({ signal: AbortSignal.timeout(100) }));
-        return failed.code === 'UpgradeConflict' && [lease.mode, await lease.verify()]";
-    let conflict = second.until(conflict, Value::Null, SOON).await?;
-    ensure!(conflict == json!(["shared", true]), "after the conflict: {conflict}");
+    // Of two upgrades, the one that comes later is refused: the first one stands in the queue by then.
+    second.until("return (await leases.status('notes')).queue.length === 1", Value::Null, SOON).await?;
+    let conflict = "return [(await attempt(() => lease.upgrade())).code, lease.mode, await lease.verify()]";
+    let conflict = second.run(conflict, Value::Null).await?;
+    ensure!(conflict == json!(["UpgradeConflict", "shared", true]), "after the conflict: {conflict}");
     second.run("await lease.release()", Value::Null).await?;
     let upgraded = first.outcome("upgrade", SOON).await?;
     ensure!(upgraded[0] == "exclusive" && upgraded[2] == false, "the upgrade says {upgraded}");
