@@ -10,19 +10,24 @@ use crate::world::World;
 
 const STEPS: usize = 500;
 
+/// Where the tabs did not come to run at the same time, they do once more.
 pub async fn two_tabs_lose_no_increment(world: &World) -> anyhow::Result<()> {
     let tabs = [world.tab(json!({})).await?, world.tab(json!({})).await?];
-    let tokens = count_in_both(&tabs, STEPS, "counter".into()).await?;
-    let (actual, expected) = read(&tabs[0]).await?;
-    ensure!(expected == 2 * STEPS as u64, "{expected} steps were made");
-    ensure!(actual == expected, "of {expected} steps {} were lost", expected - actual);
-    let changes = changes_of_100_turns(&tokens)?;
-    ensure!(changes >= 90, "of any 99 contended turns only {changes} changed tabs");
-    Ok(())
+    for round in 1..=3 {
+        let tokens = count_in_both(&tabs, STEPS, "counter".into()).await?;
+        let (actual, expected) = read(&tabs[0]).await?;
+        ensure!(expected == round * 2 * STEPS as u64, "{expected} steps were made");
+        ensure!(actual == expected, "of {expected} steps {} were lost", expected - actual);
+        let changes = changes_of_100_turns(&tokens)?;
+        if changes >= Some(90) {
+            return Ok(());
+        }
+        world.note(&format!("of any 99 turns that both tabs wanted, so many changed tabs in round {round}: {changes:?}"));
+    }
+    anyhow::bail!("turns do not change tabs")
 }
 
-/// The same without the lease: shows that the test above can fail. Where the tabs did not come to run at the same time, they do
-/// once more.
+/// The same without the lease: shows that the test above can fail.
 pub async fn without_the_lease_increments_are_lost(world: &World) -> anyhow::Result<()> {
     let tabs = [world.tab(json!({})).await?, world.tab(json!({})).await?];
     for round in 1..=5 {
@@ -57,8 +62,8 @@ pub async fn read(tab: &Tab) -> anyhow::Result<(u64, u64)> {
 }
 
 /// How often the turn went to the other tab, in those 100 turns in a row that both tabs wanted the most: on a busy machine one of
-/// them may stand still for a while, and want none. Tokens tell the order of turns.
-fn changes_of_100_turns(tokens: &[Vec<u64>; 2]) -> anyhow::Result<usize> {
+/// them may stand still for a while, and want none. Tokens tell the order of turns. None if both did not want so many.
+fn changes_of_100_turns(tokens: &[Vec<u64>; 2]) -> anyhow::Result<Option<usize>> {
     let mut turns: Vec<(u64, usize)> = Vec::new();
     for (tab, tokens) in tokens.iter().enumerate() {
         ensure!(tokens.is_sorted_by(|a, b| a < b), "a tab's tokens did not grow");
@@ -69,7 +74,6 @@ fn changes_of_100_turns(tokens: &[Vec<u64>; 2]) -> anyhow::Result<usize> {
     let both_began = tokens.iter().filter_map(|tokens| tokens.first()).max().context("turns")?;
     let one_ended = tokens.iter().filter_map(|tokens| tokens.last()).min().context("turns")?;
     turns.retain(|(token, _)| token >= both_began && token <= one_ended);
-    ensure!(turns.len() >= 100, "the tabs contended for only {} turns", turns.len());
     let changes = |turns: &[(u64, usize)]| turns.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
-    turns.windows(100).map(changes).max().context("turns")
+    Ok(turns.windows(100).map(changes).max())
 }
