@@ -23,11 +23,11 @@ function deafen() {
   };
 }
 
-// `timers` holds those that are to ring; `transactions` counts; `deepest` is how many timers set one another in a row at
-// most. Chromium lets a hidden page's timers ring once a minute from the fifth on. One that an IndexedDB event sets begins
+// `timers` holds those that are to ring; `transactions` counts; `slowest` is how long one took at most, in ms; `deepest` is how many
+// timers set one another in a row at most. Chromium lets a hidden page's timers ring once a minute from the fifth on. One that an IndexedDB event sets begins
 // anew.
 function spyOnTimers() {
-  Object.assign(globalThis, { timers: new Set(), transactions: 0, deepest: 0 });
+  Object.assign(globalThis, { timers: new Set(), transactions: 0, slowest: 0, deepest: 0 });
   let level = 0;
   const [set, clear, transaction] = [setTimeout, clearTimeout, IDBDatabase.prototype.transaction];
   globalThis.setTimeout = (call, ms, ...args) => {
@@ -49,8 +49,12 @@ function spyOnTimers() {
   };
   IDBDatabase.prototype.transaction = function (...args) {
     transactions++;
-    const begun = transaction.apply(this, args);
-    for (const end of ["complete", "abort"]) begun.addEventListener(end, () => (level = 0));
+    const [begun, at] = [transaction.apply(this, args), performance.now()];
+    const ends = () => {
+      level = 0;
+      slowest = Math.max(slowest, performance.now() - at);
+    };
+    for (const end of ["complete", "abort"]) begun.addEventListener(end, ends);
     return begun;
   };
 }

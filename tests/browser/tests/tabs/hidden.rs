@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use leasehold_browser_tests::Engine;
+use leasehold_browser_tests::{Deadline, Engine, Tab};
 use serde_json::{Value, json};
 
 use crate::world::{SOON, World, given_back, hold};
@@ -21,12 +21,10 @@ pub async fn a_lease_is_in_doubt_when_its_page_is_hidden_or_shown(world: &World)
     let token = hold(&tab, "notes").await?;
     tab.run("spyOnVisibility()", Value::Null).await?;
     // A page that is hidden for too short a time hears nothing of it.
-    for _ in 0..10 {
+    let deadline = Deadline::after(SOON);
+    while tab.run("return seen.length < 2", Value::Null).await? == true && deadline.glance().await {
         tab.look_away().await?;
         tab.look().await?;
-        if tab.run("return seen.length > 1", Value::Null).await? == true {
-            break;
-        }
     }
     let seen =
         tab.until("return seen.length > 1 && seen.every(({ again }) => again !== null) && seen", Value::Null, SOON);
@@ -46,6 +44,8 @@ pub async fn a_lease_is_in_doubt_when_its_page_is_hidden_or_shown(world: &World)
 /// What a page keeps only for its own next request, it gives back.
 pub async fn a_hidden_page_keeps_nothing_that_it_does_not_use(world: &World) -> anyhow::Result<()> {
     let (tab, other) = (world.tab(json!({ "lingerMs": 600_000 })).await?, world.tab(json!({})).await?);
+    // The driver may have come to look at it before the page is told that it is shown.
+    tab.until("return !document.hidden", Value::Null, SOON).await?;
     hold(&tab, "notes").await?;
     tab.run("await lease.release()", Value::Null).await?;
     let grants = "return JSON.parse(await stored('notes')).grants.length";
@@ -65,15 +65,29 @@ pub async fn alarms_do_not_set_one_another(world: &World) -> anyhow::Result<()> 
         await openLeases({ leaseMs: 20_000, heartbeatMs: 400, storeTimeoutMs: 350 });
         window.lease = await leases.acquire('notes')";
     tab.run(hold, Value::Null).await?;
-    let beats = "return (await beats('notes'))[0] >= 10";
-    tab.until(beats, Value::Null, SOON).await?;
-    let deepest = tab.run("return deepest", Value::Null).await?.as_u64().context("a number")?;
-    world.note(&format!("{deepest} alarms set one another at most"));
     let most = if world.engine == Engine::Chromium { DEEPEST } else { DEEPEST_ELSEWHERE };
+    let deepest = in_a_quick_store(world, &tab).await?;
+    world.note(&format!("{deepest} alarms set one another at most"));
     ensure!((1..=most).contains(&deepest), "{deepest} alarms set one another");
     let valid = tab.run("return lease.valid", Value::Null).await?;
     ensure!(valid == true, "the lease was lost");
     Ok(())
+}
+
+/// How many alarms set one another at most, during ten beats in which the store answered within its time limit each time. Where it did not,
+/// an alarm rings before the answer, and sets the next one.
+async fn in_a_quick_store(world: &World, tab: &Tab) -> anyhow::Result<u64> {
+    for _ in 0..10 {
+        let since = tab.run("[deepest, slowest] = [0, 0]; return (await beats('notes'))[0]", Value::Null).await?;
+        tab.until("return (await beats('notes'))[0] >= arg + 10", since, SOON).await?;
+        let seen = tab.run("return [deepest, Math.round(slowest)]", Value::Null).await?;
+        let (deepest, slowest) = seen[0].as_u64().zip(seen[1].as_u64()).context("numbers")?;
+        if slowest < 300 {
+            return Ok(deepest);
+        }
+        world.note(&format!("the store took {slowest} ms: {deepest} alarms set one another"));
+    }
+    anyhow::bail!("the store is too slow for this")
 }
 
 /// Hidden for six minutes, with timers as slow as the browser makes them: nothing is lost, and others see it beat.
