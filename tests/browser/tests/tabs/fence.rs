@@ -359,11 +359,12 @@ pub async fn a_busy_writer_needs_no_heartbeat(world: &World) -> anyhow::Result<(
     open(&tab, json!({ "by": "raw", "options": { "leaseMs": 20_000, "heartbeatMs": 1_000 } })).await?;
     hold(&tab, "notes").await?;
     for renew in [true, false] {
-        let busy = tab.run("return writeBusily(arg)", json!({ "ms": 3_000, "renew": renew })).await?;
-        ensure!(busy["valid"] == true && busy["notes"].as_u64() > Some(10), "{busy}");
-        let (own, pauses) = busy["own"].as_u64().zip(busy["pauses"].as_u64()).context("numbers")?;
+        let busy = tab.run("return writeBusily(arg)", json!({ "ms": 3_000, "least": 11, "renew": renew })).await?;
+        ensure!(busy["valid"] == true, "{busy}");
+        let number = |name: &str| busy[name].as_u64().context("a number");
+        let (own, pauses, took) = (number("own")?, number("pauses")?, number("took")?);
         // Where the machine let it write nothing for a while, a beat may come in between.
-        let right = if renew { own <= pauses } else { (1..=10).contains(&own) };
+        let right = if renew { own <= pauses } else { (1..=took / 300).contains(&own) };
         ensure!(right, "renewing: {renew}: {own} transactions of the library's own, {pauses} pauses");
     }
     silent(&tab).await
