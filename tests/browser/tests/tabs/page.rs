@@ -66,7 +66,9 @@ pub async fn the_timeline_shows_a_freeze_and_the_loss(world: &World) -> anyhow::
     sees(&second, &lane("Amber fox", ""), "data-state", "idle", SOON).await?;
     let silences = "return [...document.querySelectorAll(arg)].map(({ title }) => parseInt(title.split(', ')[1]))";
     let silences = second.run(silences, json!(lane("Amber fox", " .span.silence"))).await?;
-    ensure!(silences[0].as_u64().is_some_and(|seconds| seconds >= 15), "silent for 20 s, but it says {silences}");
+    // On a busy machine it may be silent for a moment now and then.
+    let longest = silences.as_array().into_iter().flatten().filter_map(Value::as_u64).max();
+    ensure!(longest >= Some(15), "silent for 20 s, but it says {silences}");
     let said = "return document.querySelector(arg).ariaLabel ?? document.querySelector(arg).getAttribute('aria-label')";
     let said = second.run(said, json!(lane("Amber fox", " .tracks"))).await?;
     ensure!(said.as_str().is_some_and(|said| said.contains("lost “the demo”: Expired")), "the summary says {said}");
