@@ -171,11 +171,15 @@ pub async fn hold(tab: &Tab, key: &str) -> anyhow::Result<u64> {
 }
 
 /// A script that tells whether a lease is valid, whether the store confirms it, and how its release ends. A page that the
-/// driver has just come to look at had been hidden: its leases are in doubt, and not valid, until its store has answered.
+/// driver has just come to look at had been hidden: its leases are in doubt, and not valid, until its store has answered. A busy machine may
+/// take longer than the time limit of a short lease: then it is asked again.
 pub fn given_back(lease: &str) -> String {
     format!(
-        "let [confirmed, rounds] = [true, 0];
-        while (confirmed && !({lease}.valid && rounds > 0) && rounds++ < 10) confirmed = await {lease}.verify();
+        "let [confirmed, answered, rounds] = [true, false, 0];
+        const late = (error) => error.code === 'Store' || Promise.reject(error);
+        while (confirmed && !({lease}.valid && answered) && rounds++ < 10) {{
+            confirmed = await {lease}.verify().then((told) => ((answered = true), told), late);
+        }}
         return [{lease}.valid, confirmed, await {lease}.release()]"
     )
 }
