@@ -22,7 +22,9 @@ pub async fn two_tabs_lose_no_increment(world: &World) -> anyhow::Result<()> {
         if changes >= Some(90) {
             return Ok(());
         }
-        world.note(&format!("of any 99 turns that both tabs wanted, so many changed tabs in round {round}: {changes:?}"));
+        world.note(&format!(
+            "of any 99 turns that both tabs wanted, so many changed tabs in round {round}: {changes:?}"
+        ));
     }
     anyhow::bail!("turns do not change tabs")
 }

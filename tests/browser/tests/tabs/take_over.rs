@@ -2,7 +2,7 @@
 //! running out is not what helps.
 
 use anyhow::{Context as _, ensure};
-use leasehold_browser_tests::Tab;
+use leasehold_browser_tests::{Engine, Tab};
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -38,35 +38,56 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
 /// How many tabs are closed: not every one runs on for long enough to be seen.
 const ENDS: usize = 10;
 
+/// On a machine so busy that the code of a closed page still runs then, Chromium may free the page's lock before the code stops. On others
+/// the code stops within 20 ms.
+const BUSY_MS: u64 = 200;
+
 /// In Chromium most closed pages run on after `pagehide`, some for 20 ms. Who is granted the lease meanwhile writes at the same time.
 pub async fn a_closed_holder_is_replaced_when_its_code_has_stopped(world: &World) -> anyhow::Result<()> {
-    // As long as it runs, it says so, in one task after the other.
+    let mut holder = world.tab(lasting()).await?;
+    hold(&holder, "notes").await?;
+    let mut judged = 0;
+    for end in 1..=3 * ENDS {
+        let waiter = world.tab(lasting()).await?;
+        wait_in_queue(&waiter, "notes").await?;
+        let (early_ms, ran_on_ms) = closed_while_it_speaks(holder, &waiter).await?;
+        let is_busy = world.engine == Engine::Chromium && ran_on_ms >= BUSY_MS;
+        ensure!(early_ms == 0 || is_busy, "granted {early_ms} ms before the holder's last sign of life");
+        judged += usize::from(!is_busy);
+        if end >= ENDS && judged > 0 {
+            return Ok(());
+        }
+        holder = waiter;
+    }
+    anyhow::bail!("the code of each closed page ran on for {BUSY_MS} ms: the machine is too busy to judge")
+}
+
+/// Closes the holder, which says something as long as its code runs. By how many ms the waiter was granted the lease before the holder's
+/// last word, and for how many ms the holder's code ran on after it was closed.
+async fn closed_while_it_speaks(holder: Tab, waiter: &Tab) -> anyhow::Result<(u64, u64)> {
+    let listen = "window.last = 0;
+        new BroadcastChannel('life').onmessage = ({ data }) => (window.last = data)";
+    // In one task after the other; but not more often than a busy machine can hear it.
     let live = "const [channel, { port1, port2 }] = [new BroadcastChannel('life'), new MessageChannel()];
+        let said = 0;
         port1.onmessage = () => {
-            channel.postMessage(Date.now());
+            const now = Date.now();
+            if (now > said) channel.postMessage((said = now));
             port2.postMessage(null);
         };
         port2.postMessage(null)";
-    let listen = "window.last = 0;
-        new BroadcastChannel('life').onmessage = ({ data }) => (window.last = data)";
-    let mut holder = world.tab(lasting()).await?;
-    hold(&holder, "notes").await?;
-    for _ in 0..ENDS {
-        let waiter = world.tab(lasting()).await?;
-        waiter.run(listen, Value::Null).await?;
-        wait_in_queue(&waiter, "notes").await?;
-        holder.run(live, Value::Null).await?;
-        waiter.until("return window.last > 0", Value::Null, SOON).await?;
-        holder.close().await?;
-        let (_, granted_at) = granted(&waiter, SOON).await?;
-        // What it said last may still be on its way.
-        let last =
-            waiter.run("await new Promise((go) => setTimeout(go, 200)); return window.last", Value::Null).await?;
-        let last = last.as_u64().context("a time")?;
-        ensure!(granted_at >= last, "granted {} ms before the holder's last sign of life", last - granted_at);
-        holder = waiter;
-    }
-    Ok(())
+    waiter.run(listen, Value::Null).await?;
+    holder.run(live, Value::Null).await?;
+    waiter.until("return window.last > 0", Value::Null, SOON).await?;
+    // To be the current one takes time.
+    holder.look().await?;
+    let closing = now_ms();
+    holder.close().await?;
+    let (_, granted_at) = granted(waiter, SOON).await?;
+    // What it said last may still be on its way.
+    let last = waiter.run("await new Promise((go) => setTimeout(go, 200)); return window.last", Value::Null).await?;
+    let last = last.as_u64().context("a time")?;
+    Ok((last.saturating_sub(granted_at), last.saturating_sub(closing)))
 }
 
 /// The lease that a tab holds is a real one: valid, verified, and given back.
