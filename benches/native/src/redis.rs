@@ -43,7 +43,6 @@ impl Engine for Redis {
     const NAME: &'static str = "redis";
     const USUAL: &'static str = "redis_set_nx_px_delete";
     const NEWS: &'static str = "publish";
-    const TURNS: usize = 1_000;
     const MORTAL: Duration = Duration::from_secs(1);
     const DEATHS: usize = 5;
     /// The silence that the death of a holder is known by is 1.1 s here.

@@ -40,7 +40,6 @@ impl Engine for Sqlite {
     const NAME: &'static str = "sqlite";
     const USUAL: &'static str = "flock_lock_unlock";
     const NEWS: &'static str = "datagram";
-    const TURNS: usize = 1_000;
     /// Commits are counted by looking often enough.
     const COUNTS_ALL: bool = false;
     const KEYS: &'static [usize] = &[1_000, 10_000];

@@ -21,8 +21,10 @@ use crate::{
     partner::{Partner, moment, say, told},
 };
 
-/// The contestants take their turns in this many rounds.
-const ROUNDS: usize = 5;
+/// Each contestant takes this many turns.
+const TURNS: usize = 1_000;
+/// They take them alternately, in so many rounds that what else the machine does in between does not hit only one of them.
+const ROUNDS: usize = 50;
 const HAND_OFFS: usize = 200;
 const USUAL_HAND_OFFS: usize = 50;
 /// By then a process that queues also listens.
@@ -52,7 +54,6 @@ pub(crate) trait Engine: Sized {
     const USUAL_HANDS_OFF: bool = false;
     /// What wakes a process that waits, as it is called in the figures.
     const NEWS: &'static str;
-    const TURNS: usize = 300;
     /// Whether [`transactions`](Self::transactions) misses none, however seldom it is asked.
     const COUNTS_ALL: bool = true;
     const KEYS: &'static [usize] = &[1, 100, 1_000, 10_000];
@@ -147,9 +148,8 @@ pub(crate) async fn eager<E: Engine>(url: &str, lease: Duration) -> LeaseManager
 async fn turns<E: Engine>(figures: &mut Figures, url: &str) {
     let (mut raw, leases) = (E::connect(url).await, eager::<E>(url, LONG).await);
     let (mut floor, mut ours, mut usual) = (Vec::new(), Vec::new(), Vec::new());
-    // All of them see what else the machine does.
     for round in 0..ROUNDS {
-        let turns = E::TURNS / ROUNDS;
+        let turns = TURNS / ROUNDS;
         for turn in round * turns..(round + 1) * turns {
             let start = now();
             raw.transact(2 * turn).await;
