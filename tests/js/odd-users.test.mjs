@@ -243,6 +243,16 @@ test("locks say by a TypeError which value does not fit", async () => {
   await refuse(/signal must be an AbortSignal; it is \[object AbortController\]/, "a", { signal: new AbortController() }, () => {});
 });
 
+test("work that is given to acquire(), as navigator.locks takes it, is told where it goes", async () => {
+  const leases = await openManager();
+  const words = /^what holds the options must be an object such as { \w+ }; it is async \(\) => {}; only `run`, `tryRun` and `elect` take work$/;
+  const work = async () => {};
+  for (const ask of [() => leases.acquire("notes", work), () => leases.tryAcquire("notes", work), () => leases.acquireAll([{ key: "notes" }], work)]) {
+    await assert.rejects(ask(), { code: "InvalidOptions", message: words });
+  }
+  await leases.close();
+});
+
 test("where a library replaced Promise, as zone.js does, no request is answered before its lease is granted", async (t) => {
   const { Promise: own } = globalThis;
   t.after(() => (globalThis.Promise = own));

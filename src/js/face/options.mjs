@@ -108,7 +108,8 @@ export const misfit = (what, mustBe, value) => `${what} must be ${mustBe}; it is
 export function check(code, what, kind, value, example) {
   const [mustBe, fits] = KINDS[kind];
   if (harmless(code, what, () => fits(value))) return;
-  throw new LeaseError(code, misfit(what, mustBe || `an object such as { ${example} }`, value));
+  const hint = example && typeof value === "function" ? "; only `run`, `tryRun` and `elect` take work" : "";
+  throw new LeaseError(code, misfit(what, mustBe || `an object such as { ${example} }`, value) + hint);
 }
 
 /** What it may be apart from that, the wasm knows, which never sees halves of surrogate pairs: in UTF-8, all are one. */
