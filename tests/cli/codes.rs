@@ -314,7 +314,7 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
     let scratch = Scratch::new();
     for (options, lease) in [(&["-n"][..], "4"), (&["-w", "0.1"], "1")] {
         let holder = scratch.ready(&["--lease", lease], "echo ready; exec sleep 600");
-        holder.signal(nix::sys::signal::Signal::SIGSTOP);
+        scratch.stop(&holder);
         crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
         let mut arguments = vec!["run", "-q"];
         arguments.extend(options);
@@ -337,7 +337,7 @@ fn refused_by_a_holder_that_goes_on(lease: u64) -> (i32, Duration, Duration) {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", &lease.to_string()], "echo ready; exec sleep 600");
     // Its beat stands still for longer than its lease. Nobody waits who could take the key.
-    holder.signal(nix::sys::signal::Signal::SIGSTOP);
+    scratch.stop(&holder);
     crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
     let mut waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
     crate::harness::until("the queue", || waits.has_ended() || crate::show::queued(&scratch) == 1);

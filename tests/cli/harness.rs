@@ -21,6 +21,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rusqlite::{Connection, TransactionBehavior};
 
 /// Longer than anything takes, however busy the machine is.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -80,6 +81,21 @@ impl Scratch {
     pub(crate) fn opened(&self, arguments: &[&str]) -> Done {
         let mut runs = std::iter::repeat_with(|| self.done(arguments)).take(20);
         runs.find(|done| !done.err.contains("did not open within")).expect("the store opens in time once")
+    }
+
+    /// Stops a leasehold between two of its writes. Stopped within one, it would keep all others from the file.
+    pub(crate) fn stop(&self, running: &Running) {
+        let mut other = Connection::open(self.file()).unwrap();
+        other.busy_timeout(Duration::ZERO).unwrap();
+        until("a stop between two writes", || {
+            running.signal(Signal::SIGSTOP);
+            until("the stop", || running.is_stopped());
+            let is_free = other.transaction_with_behavior(TransactionBehavior::Immediate).is_ok();
+            if !is_free {
+                running.signal(Signal::SIGCONT);
+            }
+            is_free
+        });
     }
 
     /// Runs the program, which ends with this code and these words on stdout and stderr. On a machine so busy that this takes half a second,
@@ -173,6 +189,15 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("it runs");
+    }
+
+    /// Whether none of its threads runs, or there is no `/proc` that would say so.
+    fn is_stopped(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        threads.into_iter().all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|state| state.trim_start().starts_with('T'))
+        })
     }
 
     pub(crate) fn err(&self) -> String {

@@ -196,7 +196,7 @@ fn a_loss_is_only_told_if_that_was_chosen() {
 fn a_leasehold_that_was_stopped_past_its_lease_ends_the_command() {
     let scratch = Scratch::new();
     let running = scratch.ready(&["--lease", "1"], NAPS);
-    running.signal(Signal::SIGSTOP);
+    scratch.stop(&running);
     let rival = scratch.done(&["run", "-q", "-w", "20", "--lease", "1", "k", "echo", "granted"]);
     assert_eq!((rival.code, &*rival.out), (0, "granted\n"), "{rival:?}");
     running.signal(Signal::SIGCONT);
