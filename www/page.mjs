@@ -89,14 +89,14 @@ async function release() {
   view.log((await mine.release()) === "released" ? "Released the lease." : "There was nothing left to release.");
 }
 
-// A page that hangs: alive, but silent. Not in the middle of a look or of a heartbeat: its transaction would hang, too, and with it
-// the database for all tabs.
+// A page that hangs: alive, but silent. It does not hang in the middle of a look or of a heartbeat: their transaction would hang,
+// too, and with it the database for all tabs.
 async function freeze() {
   view.log(`Frozen for ${FREEZE_MS / 1000} s …`);
   frozen = true;
   // A moment to show that line.
   await Promise.all([new Promise((resolve) => setTimeout(resolve, 100)), ...looking]);
-  // A manager does one thing after the other: once it has answered, it is not in the middle of anything.
+  // A manager does one thing at a time: once it has answered, it is not in the middle of a heartbeat.
   await leases.status(KEY);
   const until = Date.now() + FREEZE_MS;
   while (Date.now() < until);

@@ -326,13 +326,14 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
 
 #[test]
 fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
-    // On a busy machine, the holder may show itself too late, and is proved dead; or the refusal may be seen late.
+    // On a busy machine, the holder may show too late that it is alive, and counts as dead; or the test may notice the refusal late.
     is_right_once([8, 8, 16].into_iter().map(refused_by_a_holder_that_goes_on), |(code, took, lease)| {
         *code == 1 && *took < *lease * 3 / 4
     });
 }
 
-/// With which code, and how long after its holder went on, somebody ends who only tries for a lease of this length in seconds.
+/// Stops a holder whose lease has this many seconds until it is silent, and lets it go on once another process tries. Returns the exit code
+/// of that process, how long after the holder went on it ended, and the length of the lease.
 fn refused_by_a_holder_that_goes_on(lease: u64) -> (i32, Duration, Duration) {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", &lease.to_string()], "echo ready; exec sleep 600");

@@ -76,8 +76,7 @@ impl Scratch {
         done(&mut self.leasehold(arguments))
     }
 
-    /// Runs the program to its end, after its store has opened. On a busy machine, the few seconds of `-w` may be too short for that. Then
-    /// the program is run again.
+    /// Runs the program to its end. If a busy machine kept its store from opening within the limit of `-w`, the program is run again.
     pub(crate) fn opened(&self, arguments: &[&str]) -> Done {
         let mut runs = std::iter::repeat_with(|| self.done(arguments)).take(20);
         runs.find(|done| !done.err.contains("did not open within")).expect("the store opens in time once")

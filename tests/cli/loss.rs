@@ -212,7 +212,7 @@ fn a_release_that_fails_is_told_and_the_code_is_the_commands() {
     });
 }
 
-/// How a leasehold with a lease of this many seconds ends, when the file is locked while its command ends.
+/// The exit code and the messages of a leasehold whose lease has this many seconds, if the file is locked while the command ends.
 fn failing_release(lease: u64) -> (i32, String) {
     let scratch = Scratch::new();
     let options = ["--lease", &lease.to_string(), "--grace", "0.1"];

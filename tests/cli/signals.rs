@@ -180,7 +180,7 @@ fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
     let mut other = Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
     for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
-        // The store alone would be given up after 5 s. On a busy machine, the end may be seen later than it comes.
+        // Without the signal, the program would give up after 5 s. On a busy machine, the test may notice the end late.
         is_right_once(repeat_with(|| ending_by_a_signal(&scratch, arguments)).take(5), |took| {
             *took < Duration::from_secs(4)
         });

@@ -18,7 +18,7 @@ fn processes_take_turns_and_lose_no_increment() {
     let start = || Running::start(&mut scratch.command("sh", &["-c", &script]));
     let shells: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
     for shell in shells {
-        // On a busy machine, all turns together may take longer than one is waited for.
+        // On a busy machine, all turns together may take longer than `end` waits. So the test waits for each turn.
         assert_eq!(std::iter::from_fn(|| shell.line()).count(), ROUNDS);
         assert_eq!(shell.end(), (0, String::new()));
     }

@@ -149,7 +149,7 @@ fn who_looks_while_others_open_and_close_the_file_locks_nobody_out() {
     });
 }
 
-/// Somebody who closes the file locks it meanwhile. On a busy machine that may take long.
+/// Whoever closes the file keeps it locked meanwhile, and on a busy machine that may take long.
 #[test]
 fn who_may_not_write_waits_for_somebody_who_keeps_the_file_locked_for_a_second() {
     let house = House::new();

@@ -121,7 +121,7 @@ fn a_write_without_an_answer_is_unknown_and_a_read_or_a_refused_connection_is_no
             batch
         };
         proxy.mute();
-        // On a busy machine, it takes a while until the write is sent.
+        // On a busy machine, it may take a while until the write is sent.
         let error = store.transact(beat(2), process_clock(), Duration::from_secs(3)).await.unwrap_err();
         assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{error}");
         let written = async {

@@ -171,7 +171,7 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
         assert!(said.starts_with("written: false, lost: "), "{said}");
         let note = value(&mut client(&address).await, &format!("{name}-note")).await;
         assert_eq!(note.as_deref(), Some("before"));
-        // On a busy machine it may be in doubt.
+        // On a busy machine, the lease may be in doubt.
         assert!(!matches!(guard.watch().state(), LeaseState::Lost(_)), "{guard:?}");
     });
 }

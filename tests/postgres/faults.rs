@@ -23,7 +23,7 @@ use crate::{
     server::{PATIENCE, Place, Server, on_server, until},
 };
 
-/// A time limit that a test waits for.
+/// For requests of which a test waits until their time limit has passed.
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn manager(store: PostgresStore) -> LeaseManager {
@@ -121,7 +121,7 @@ fn a_context_that_stops_inside_a_transaction_blocks_nobody_for_long() {
         proxy.let_next_commit(Commit::Stalls);
         let mut limit = LIMIT;
         let mut error = ask_within(limit, "k", &stopped, 1).await.unwrap_err();
-        // On a busy machine, the time limit may end before the commit.
+        // On a busy machine, the time limit may end before the commit is sent.
         while proxy.hits() == 0 && limit < PATIENCE {
             assert_eq!(error.applied, Applied::No, "{error}");
             limit *= 4;

@@ -379,7 +379,7 @@ pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str
             .await;
             let mut batch = Batch::new(SessionId(1), Vec::new());
             batch.step = SessionStep::Beat(Beat { beat: 2, lease_ms: 60_000, ..Beat::default() });
-            // Less than the tenth of their time limit for which those two wait.
+            // Those two wait for the fence for a tenth of their time limit. The heartbeat has less time than that.
             let limit = PATIENCE / 12;
             let beaten = store.transact(batch, TokioExecutor::new().now(), limit).await;
             user.batch_execute("ROLLBACK").await.unwrap();

@@ -43,7 +43,7 @@ async fn hot(server: &Server, prefix: &str) -> JoinHandle<()> {
     })
 }
 
-/// By the server's clock.
+/// The time by the server's clock.
 fn time_ms(server: &Server) -> u64 {
     let time: Vec<u64> = server.ask::<Vec<String>>(&["TIME"]).iter().map(|part| part.parse().unwrap()).collect();
     time[0] * 1_000 + time[1] / 1_000
@@ -155,10 +155,10 @@ async fn a_request_with_a_time_limit_outlasts_the_reservations_of_others() {
             return;
         }
     }
-    panic!("it is granted each time while the record is reserved");
+    panic!("in each attempt, a reservation ran out before the next one was made");
 }
 
-/// Whether a request is granted only after others have reserved its record for 4 s.
+/// Whether a request is granted only after others have reserved its record for 4 s. It may be granted earlier if a reservation ran out.
 async fn outlasts_reservations(server: &Server, prefix: &str) -> bool {
     let lease = context(&server.client(), prefix).await.1.lease(Duration::from_secs(2));
     let leases = lease.store_timeout(Duration::from_millis(400)).linger(Duration::ZERO).build().unwrap();
@@ -214,7 +214,7 @@ fn at_k(action: Action) -> Operation {
     Operation { key: Key::new("k").unwrap(), action }
 }
 
-/// A reservation is a write. Contexts near the server overtake each other once or twice all the time.
+/// A reservation is a write, and contexts near the server often overtake each other once or twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_was_overtaken_twice_reserves_nothing_yet() {
     let Some(server) = Server::start(&[]) else { return };
@@ -240,7 +240,7 @@ async fn a_transaction_that_was_overtaken_twice_reserves_nothing_yet() {
             assert_eq!(server.ask::<i64>(&["HEXISTS", "{twice}:rows", "reserved:k"]), 0);
         }
         asked.await.unwrap().unwrap();
-        // On a busy machine, the others may be too late.
+        // On a busy machine, the others may be too late to overtake it twice.
         if proxy.trips() - trips > 2 {
             return;
         }

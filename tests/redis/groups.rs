@@ -61,7 +61,7 @@ impl Pair<'_> {
         let began = Instant::now();
         while let Err(error) = onlooker.transact(look(9), now(), SHORT_LEASE).await {
             assert!(error.retry && error.applied == Applied::No, "{error}");
-            // A Sentinel that was kept from running for 2 s replaces nobody for 30 s.
+            // A Sentinel that was kept from running for 2 s enters its TILT mode, and replaces nobody for 30 s.
             assert!(began.elapsed() < BUSY * 3, "nobody was promoted: {error}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -39,7 +39,8 @@ fn watching(name: &str, port: u16, quorum: usize, silence_ms: u64) -> String {
 
 /// For a server that must not be replaced, although it may be silent for long on a busy machine.
 const PATIENT_MS: u64 = 60_000;
-/// For a server that is to die. A living server is seldom silent for so long, even on a busy machine: its successor must not be replaced.
+/// For a server that is to die. The same limit holds for its successor, which must not be replaced: a living server is seldom silent for so
+/// long, even on a busy machine.
 const SOON_MS: u64 = 2_500;
 
 impl Group {

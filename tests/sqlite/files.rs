@@ -297,7 +297,7 @@ fn the_rows_of_programs_that_died_go_away() {
     futures::executor::block_on(with_longer_leases(Duration::from_secs(1), async |lease| dead_rows_go_away(lease)));
 }
 
-/// On a busy machine, the first row may go away before the last program has died, and who lives may be in doubt.
+/// On a busy machine, the first row may go away before the last program has died, and the lease of the living program may be in doubt.
 fn dead_rows_go_away(lease: Duration) -> Result<(), String> {
     let scratch = Scratch::new();
     let sessions = || {
@@ -314,7 +314,7 @@ fn dead_rows_go_away(lease: Duration) -> Result<(), String> {
         std::mem::forget(leases);
     }
     if sessions() != 3 {
-        return Err(format!("{} rows of three programs", sessions()));
+        return Err(format!("three programs left {} rows", sessions()));
     }
     Runtime::new().unwrap().block_on(async {
         let leases = brief();

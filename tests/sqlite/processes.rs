@@ -242,7 +242,7 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(notes, ["before"]);
-    // On a busy machine it may be in doubt.
+    // On a busy machine, the lease may be in doubt.
     assert!(!matches!(guard.watch().state(), LeaseState::Lost(_)), "{guard:?}");
 }
 

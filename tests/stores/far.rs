@@ -9,8 +9,7 @@ use tokio::{task::yield_now, time::timeout};
 const BUSY: Duration = Duration::from_secs(60);
 
 /// Its store time-out is enough for few round trips of these lengths. Each transaction goes on where the one before it had to stop. `delay`
-/// delays what a far context sends, by this many ms. A machine that becomes busier meanwhile may lengthen the round trips: then the test
-/// tries again.
+/// delays what a far context sends, by this many ms. If a machine that becomes busier makes the round trips longer, the test tries again.
 pub(crate) async fn a_far_context_with_a_short_lease_acquires_the_key_too(
     near: [LeaseManager; 2],
     far: impl AsyncFn() -> LeaseManager,
@@ -29,7 +28,7 @@ pub(crate) async fn a_far_context_with_a_short_lease_acquires_the_key_too(
     }
 }
 
-/// The delay and what the machine takes make a round trip of this length.
+/// Acquires the key while a round trip, which is the delay and the time that the machine takes, has this length.
 async fn acquires(far: LeaseManager, delay: &impl Fn(u64), round_trip_ms: u64) -> Result<(), AcquireError> {
     drop(far.lock("other").timeout(BUSY).acquire().await.unwrap());
     let mut slowest_ms = 0;

@@ -169,9 +169,9 @@ export async function writeWithoutEnd(text, options) {
   return { ended, said: await said };
 }
 
-// Writes again and again, for so long, and so many notes at least. How many notes it wrote, how many transactions the library itself
-// began meanwhile, and by how often 400 ms the notes were late. With heartbeats of 1 s, a beat comes 875 ms after the last renewal at
-// the earliest: before two notes are done that are in time, none does.
+// Writes notes for `ms`, and at least `least` of them. Returns how many notes it wrote, how many transactions the library itself began
+// meanwhile, and how many times 400 ms the notes were late. With heartbeats of 1 s, a beat comes 875 ms after the last renewal at the
+// earliest: two notes that are in time are written before that.
 export async function writeBusily({ ms, least, renew }) {
   let [notes, pauses, last] = [0, 0, performance.now()];
   // Whatever the acquisition left to be done is done by then. The time until the next beat begins with this call.
@@ -192,7 +192,7 @@ export async function writeBusily({ ms, least, renew }) {
   }
   IDBDatabase.prototype.transaction = begin;
   const took = Math.round(performance.now() - began);
-  // On a busy machine a timer that rings late brings a doubt, until the store has answered.
+  // On a busy machine, a timer that rings late puts the lease in doubt until the store has answered.
   let valid = lease.valid;
   for (let asks = 0; !valid && asks < 10; asks++) {
     await lease.verify();

@@ -23,9 +23,9 @@ function deafen() {
   };
 }
 
-// `timers` holds those that are to ring; `transactions` counts; `slowest` is how long one took at most, in ms; `deepest` is how many
-// timers set one another in a row at most. Chromium lets a hidden page's timers ring once a minute from the fifth on. One that an
-// IndexedDB event sets begins anew.
+// `timers` holds those that are to ring; `transactions` is how many there were, and `slowest` how many ms the slowest took; `deepest` is
+// how many timers set one another in a row at most. Chromium lets a hidden page's timers ring once a minute from the fifth on. One that
+// an IndexedDB event sets begins anew.
 function spyOnTimers() {
   Object.assign(globalThis, { timers: new Set(), transactions: 0, slowest: 0, deepest: 0 });
   let level = 0;

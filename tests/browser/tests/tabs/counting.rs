@@ -10,7 +10,7 @@ use crate::world::World;
 
 const STEPS: usize = 500;
 
-/// Where the tabs did not come to run at the same time, they do once more.
+/// If the tabs did not run at the same time for long enough, they count again.
 pub async fn two_tabs_lose_no_increment(world: &World) -> anyhow::Result<()> {
     let tabs = [world.tab(json!({})).await?, world.tab(json!({})).await?];
     for round in 1..=3 {
@@ -22,9 +22,7 @@ pub async fn two_tabs_lose_no_increment(world: &World) -> anyhow::Result<()> {
         if changes >= Some(90) {
             return Ok(());
         }
-        world.note(&format!(
-            "of any 99 turns that both tabs wanted, so many changed tabs in round {round}: {changes:?}"
-        ));
+        world.note(&format!("round {round}: of any 99 turns that both tabs wanted, at most {changes:?} changed tabs"));
     }
     anyhow::bail!("turns do not change tabs")
 }
@@ -64,7 +62,7 @@ pub async fn read(tab: &Tab) -> anyhow::Result<(u64, u64)> {
 }
 
 /// How often the turn went to the other tab, in those 100 turns in a row that both tabs wanted the most: on a busy machine one of
-/// them may stand still for a while, and want none. Tokens tell the order of turns. None if both did not want so many.
+/// them may stand still for a while, and want none. Tokens tell the order of turns. `None` if both wanted fewer.
 fn changes_of_100_turns(tokens: &[Vec<u64>; 2]) -> anyhow::Result<Option<usize>> {
     let mut turns: Vec<(u64, usize)> = Vec::new();
     for (tab, tokens) in tokens.iter().enumerate() {

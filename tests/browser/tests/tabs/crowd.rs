@@ -44,8 +44,7 @@ async fn count(tab: &Tab, steps: u32) -> anyhow::Result<()> {
     tab.start("count", "return count(arg)", json!({ "steps": steps, "key": "counter" })).await
 }
 
-/// Two tabs whose waits end in every way: granted, timed out, aborted, refused. Where the tabs did not come to run at the same time, they
-/// do once more.
+/// Two tabs whose waits end in every way: granted, timed out, aborted, refused. If the tabs did not run at the same time, they do it again.
 pub async fn given_up_waits_leave_nothing_behind(world: &World) -> anyhow::Result<()> {
     const ROUNDS: usize = 5;
     let tabs = [world.window(json!({})).await?, world.window(json!({})).await?];
@@ -59,15 +58,15 @@ pub async fn given_up_waits_leave_nothing_behind(world: &World) -> anyhow::Resul
         if missing.is_empty() {
             return nothing_is_left(&tabs[0], "notes").await;
         }
-        world.note(&format!("after round {round}, no wait ended so: {missing:?}"));
+        world.note(&format!("after round {round}, waits of these tabs have not yet ended in these ways: {missing:?}"));
     }
-    anyhow::bail!("no wait ended so: {missing:?}")
+    anyhow::bail!("no wait of these tabs ended in these ways: {missing:?}")
 }
 
 /// The ways in which a wait ends.
 const WAYS: [&str; 4] = ["granted", "timed out", "aborted", "refused"];
 
-/// How often the waits of each tab ended how.
+/// How often the waits of each tab ended in each way.
 async fn waver(tabs: &[Tab; 2]) -> anyhow::Result<[Value; 2]> {
     for tab in tabs {
         tab.start("waver", "return waver(arg)", json!({ "key": "notes", "times": 200 })).await?;

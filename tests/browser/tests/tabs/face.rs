@@ -121,7 +121,7 @@ pub async fn a_reader_becomes_the_writer_when_the_other_readers_have_gone(world:
     first
         .start("upgrade", "await lease.upgrade(); return [lease.mode, lease.token, lease.changedHands]", Value::Null)
         .await?;
-    // Of two upgrades, the one that comes later is refused: the first one stands in the queue by then.
+    // Of two upgrades, the later one is refused. So it is requested only once the first one stands in the queue.
     second.until("return (await leases.status('notes')).queue.length === 1", Value::Null, SOON).await?;
     let conflict = "return [(await attempt(() => lease.upgrade())).code, lease.mode, await lease.verify()]";
     let conflict = second.run(conflict, Value::Null).await?;

@@ -44,7 +44,7 @@ pub async fn a_lease_is_in_doubt_when_its_page_is_hidden_or_shown(world: &World)
 /// What a page keeps only for its own next request, it gives back.
 pub async fn a_hidden_page_keeps_nothing_that_it_does_not_use(world: &World) -> anyhow::Result<()> {
     let (tab, other) = (world.tab(json!({ "lingerMs": 600_000 })).await?, world.tab(json!({})).await?);
-    // The driver may have come to look at it before the page is told that it is shown.
+    // The browser may tell the page that it is shown only after the driver has come to look at it.
     tab.until("return !document.hidden", Value::Null, SOON).await?;
     hold(&tab, "notes").await?;
     tab.run("await lease.release()", Value::Null).await?;
@@ -74,8 +74,8 @@ pub async fn alarms_do_not_set_one_another(world: &World) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// How many alarms set one another at most, during ten beats in which the store answered within its time limit each time. Where it did not,
-/// an alarm rings before the answer, and sets the next one.
+/// How many alarms set one another at most, during ten beats in which the store always answered within its time limit. When it answers
+/// later, an alarm rings before the answer, and sets the next one.
 async fn in_a_quick_store(world: &World, tab: &Tab) -> anyhow::Result<u64> {
     for _ in 0..10 {
         let since = tab.run("[deepest, slowest] = [0, 0]; return (await beats('notes'))[0]", Value::Null).await?;

@@ -199,7 +199,7 @@ pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> a
         holder.run(leave, Value::Null).await?;
         holder.goto(&world.elsewhere()).await?;
         granted(&waiter, SOON).await?;
-        // Another process may see it later than the lease.
+        // The waiter may run in another process, which may see this entry only after the lease was granted.
         let left = waiter.until("return localStorage.left", Value::Null, SOON).await?;
         ensure!(left == "false", "first {first}, and a page that is left believes in its lease: {left}");
         for tab in [holder, waiter] {
@@ -231,7 +231,7 @@ pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) 
         let left = session_of(&holder).await?;
         holder.goto(&world.elsewhere()).await?;
         let began = now_ms();
-        // The browser may show the next page before it tells the one that is left.
+        // The browser may show the next page before it tells the page that is left.
         let tries = "window.lease = await leases.tryAcquire('notes'); return lease?.token";
         let token = other.until(tries, Value::Null, SOON).await?;
         world.tell("a try after a page was left", now_ms() - began);

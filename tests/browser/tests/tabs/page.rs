@@ -66,7 +66,7 @@ pub async fn the_timeline_shows_a_freeze_and_the_loss(world: &World) -> anyhow::
     sees(&second, &lane("Amber fox", ""), "data-state", "idle", SOON).await?;
     let silences = "return [...document.querySelectorAll(arg)].map(({ title }) => parseInt(title.split(', ')[1]))";
     let silences = second.run(silences, json!(lane("Amber fox", " .span.silence"))).await?;
-    // On a busy machine it may be silent for a moment now and then.
+    // On a busy machine, the holder may also have been silent for a moment at other times.
     let longest = silences.as_array().into_iter().flatten().filter_map(Value::as_u64).max();
     ensure!(longest >= Some(15), "silent for 20 s, but it says {silences}");
     let said = "return document.querySelector(arg).ariaLabel ?? document.querySelector(arg).getAttribute('aria-label')";

@@ -38,8 +38,8 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
 /// How many tabs are closed: not every one runs on for long enough to be seen.
 const ENDS: usize = 10;
 
-/// On a machine so busy that the code of a closed page still runs then, Chromium may free the page's lock before the code stops. On others
-/// the code stops within 20 ms.
+/// If the code of a closed page still runs after this time, the machine is so busy that Chromium may release the page's Web Lock before the
+/// code stops. On other machines the code stops within 20 ms.
 const BUSY_MS: u64 = 200;
 
 /// In Chromium most closed pages run on after `pagehide`, some for 20 ms. Who is granted the lease meanwhile writes at the same time.
@@ -62,12 +62,12 @@ pub async fn a_closed_holder_is_replaced_when_its_code_has_stopped(world: &World
     anyhow::bail!("the code of each closed page ran on for {BUSY_MS} ms: the machine is too busy to judge")
 }
 
-/// Closes the holder, which says something as long as its code runs. By how many ms the waiter was granted the lease before the holder's
-/// last word, and for how many ms the holder's code ran on after it was closed.
+/// Closes the holder, which sends messages for as long as its code runs. Returns how many ms before the holder's last message the waiter
+/// was granted the lease, and for how many ms the holder's code ran on after it was closed.
 async fn closed_while_it_speaks(holder: Tab, waiter: &Tab) -> anyhow::Result<(u64, u64)> {
     let listen = "window.last = 0;
         new BroadcastChannel('life').onmessage = ({ data }) => (window.last = data)";
-    // In one task after the other; but not more often than a busy machine can hear it.
+    // It sends them in one task after the other, but at most one in each ms, so that a busy machine can receive them all.
     let live = "const [channel, { port1, port2 }] = [new BroadcastChannel('life'), new MessageChannel()];
         let said = 0;
         port1.onmessage = () => {
@@ -79,7 +79,7 @@ async fn closed_while_it_speaks(holder: Tab, waiter: &Tab) -> anyhow::Result<(u6
     waiter.run(listen, Value::Null).await?;
     holder.run(live, Value::Null).await?;
     waiter.until("return window.last > 0", Value::Null, SOON).await?;
-    // To be the current one takes time.
+    // The driver needs time to switch to this tab. That time is not to count.
     holder.look().await?;
     let closing = now_ms();
     holder.close().await?;

@@ -171,8 +171,8 @@ pub async fn hold(tab: &Tab, key: &str) -> anyhow::Result<u64> {
 }
 
 /// A script that tells whether a lease is valid, whether the store confirms it, and how its release ends. A page that the
-/// driver has just come to look at had been hidden: its leases are in doubt, and not valid, until its store has answered. A busy machine may
-/// take longer than the time limit of a short lease: then it is asked again.
+/// driver has just come to look at had been hidden: its leases are in doubt, and not valid, until its store has answered. On a busy
+/// machine, that may take longer than the time limit of a short lease allows: then the script asks the store again.
 pub fn given_back(lease: &str) -> String {
     format!(
         "let [confirmed, answered, rounds] = [true, false, 0];
