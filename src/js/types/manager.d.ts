@@ -74,7 +74,7 @@ export class LeaseManager extends EventTarget {
    * Deletes the leases and locks of a name, and their database, if nobody holds any. Open managers remain usable: their next request
    * creates the database again. A lease that is granted between the check and the deletion is lost (`StoreCleared`), and its `valid` turns
    * false before the database is gone. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not affected: they end
-   * with the page or the process. Nor are those in a database of your own, even if it has this name.
+   * with the page or the process. Leases in a database of your own are not affected either, even if it has this name.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
    * `Store` after 5 s if another connection keeps the database open; the browser may still delete it when that one is
@@ -328,13 +328,13 @@ export interface AttachOptions {
   beacon?: boolean | undefined;
   /**
    * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it
-   * takes over the leases of the dead context of that name. It does so at once if that context had a Web Lock, else after a lease of
-   * silence, as with any other dead holder.
+   * takes over the leases of the dead context of that name: at once if that context had a Web Lock, else after a lease of silence, as
+   * with any other dead holder.
    *
    * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
-   * context has a Web Lock, so that a reload has time to take over, else at its next heartbeat. {@link LeaseManager.tryAcquire} does not
-   * wait for that heartbeat, and resolves with `null`. Leave `instance` out in tabs: a user can duplicate a tab, and both would have the
-   * same name.
+   * context has a Web Lock, so that a reload has time to take over, else at that context's next heartbeat.
+   * {@link LeaseManager.tryAcquire} does not wait for that heartbeat: it resolves with `null`. Leave `instance`
+   * out in tabs: a user can duplicate a tab, and both would have the same name.
    */
   instance?: string | undefined;
   /**
