@@ -12,8 +12,8 @@ use crate::machine::{Action, Batch, Key};
 /// the error would say that the server is silent, and not that others wrote.
 pub(super) const LEAST_TRIP: Duration = Duration::from_millis(20);
 
-/// An attempt that fails after this many others reserves its records. A reservation is a write, too. Contexts near the server overtake each
-/// other once or twice all the time, but seldom three times.
+/// Once this many attempts of a transaction have failed, the next one that fails reserves its records. A reservation is a write, too, and
+/// contexts near the server often overtake each other once or twice, but seldom three times.
 pub(super) const FAILURES: u32 = 2;
 
 /// What the transactions of one handle leave for later ones.

@@ -322,7 +322,7 @@ impl<'a> Supervisor<'a> {
             Danger::Lost(reason) => {
                 let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
                 let what = match self.last_error.sentence() {
-                    // The store may have said why it refuses for good.
+                    // The last error may say why the store failed for good.
                     Some(said) if reason == LostReason::StoreFailed => format!("{what} ({said})"),
                     _ => what,
                 };

@@ -18,12 +18,12 @@ use leasehold::{
 pub(crate) struct LastError(Arc<Mutex<Option<StoreError>>>);
 
 impl LastError {
-    /// What it says for people.
+    /// The message of the last error, if there is one.
     pub(crate) fn sentence(&self) -> Option<String> {
         self.lock().as_ref().map(|error| error.message.clone())
     }
 
-    /// What it says for people, or `otherwise`.
+    /// The message of the last error, or `otherwise`.
     pub(crate) fn or(&self, otherwise: &str) -> String {
         self.sentence().unwrap_or_else(|| otherwise.to_owned())
     }

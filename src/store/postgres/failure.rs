@@ -38,8 +38,8 @@ fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) 
     let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
     let message = if is_of_policies(failure) {
         format!(
-            "policies keep the user of the database from rows that the store needs: {}; ALTER TABLE {store} DISABLE ROW LEVEL SECURITY, \
-             so also {record} and {session}, or ALTER the user to BYPASSRLS",
+            "row-level security policies keep the user of the database from rows that the store needs: {}; ALTER TABLE {store} DISABLE \
+             ROW LEVEL SECURITY, and likewise for {record} and {session}, or give the user the attribute BYPASSRLS",
             failure.said
         )
     } else {
@@ -51,12 +51,12 @@ fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) 
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-/// Whether policies refused a row, which no GRANT changes.
+/// Whether a row-level security policy refused a row. No GRANT helps against that.
 fn is_of_policies(failure: &Failure) -> bool {
     failure.code == "42501" && failure.said.contains("row-level security")
 }
 
-/// As if the server had refused to show the store's own row, which policies hide.
+/// For a store whose own row is hidden by policies: the server itself reports no error.
 pub(super) fn of_hidden_row() -> Failure {
     Gathering::default().failed(Some("42501".into()), "row-level security hides the store's own row".into())
 }

@@ -36,7 +36,7 @@ pub(super) struct Contest {
     may_reserve: bool,
     /// How often others have written its rows.
     tries: u32,
-    /// How many attempts fail before one reserves the records.
+    /// Once this many attempts have failed, the next one that fails reserves the records.
     failures: u32,
     pauses: u32,
     /// How long the last answer took.

@@ -95,7 +95,7 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut why = unreadable();
     for _ in 0..ATTEMPTS {
-        // Somebody who closes the file keeps it locked for as long as a busy machine lets that take.
+        // Whoever closes the file keeps it locked meanwhile, and on a busy machine that may take long.
         let _anchor = worker::patiently(worker::clock() + OPENING, || anchor(&path)).map_err(Trouble::into_error)?;
         let before = Beside::of(&path);
         why = match first(&path, tables, &ways(&path, before)) {
