@@ -180,7 +180,7 @@ pub fn given_back(lease: &str) -> String {
         while (confirmed && !({lease}.valid && answered) && rounds++ < 10) {{
             confirmed = await {lease}.verify().then((told) => ((answered = true), told), late);
         }}
-        return [{lease}.valid, confirmed, await {lease}.release()]"
+        return [{lease}.valid, confirmed && answered, await {lease}.release()]"
     )
 }
 
