@@ -94,13 +94,17 @@ async function release() {
 async function freeze() {
   view.log(`Frozen for ${FREEZE_MS / 1000} s …`);
   frozen = true;
-  // A moment to show that line.
-  await Promise.all([new Promise((resolve) => setTimeout(resolve, 100)), ...looking]);
-  // A manager does one thing at a time: once it has answered, it is not in the middle of a heartbeat.
-  await leases.status(KEY);
-  const until = Date.now() + FREEZE_MS;
-  while (Date.now() < until);
-  frozen = false;
+  try {
+    // A moment to show that line.
+    await Promise.all([new Promise((resolve) => setTimeout(resolve, 100)), ...looking]);
+    // A manager does one thing after the other: once it has answered, it is not in the middle of anything.
+    await leases.status(KEY);
+    const until = Date.now() + FREEZE_MS;
+    while (Date.now() < until);
+  } finally {
+    // If the store does not answer, the page looks at it again.
+    frozen = false;
+  }
   view.log("… and awake again.");
 }
 
