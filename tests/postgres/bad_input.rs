@@ -217,6 +217,30 @@ fn a_user_from_whom_policies_hide_rows_is_told_so() {
         let error = user.builder().connect().await.unwrap().migrate().await.unwrap_err();
         says(&error, &words);
         assert!(!error.message.contains("GRANT"), "{error}");
+        owner.batch_execute("REVOKE CREATE ON SCHEMA public FROM bad_hidden, PUBLIC").await.unwrap();
+        let error = user.builder().connect().await.unwrap().migrate().await.unwrap_err();
+        says(&error, &words);
+        assert!(!error.message.contains("GRANT"), "{error}");
+    });
+}
+
+/// Policies that let the user see and write every row are in the way of nothing.
+#[test]
+fn policies_that_hide_nothing_do_not_keep_the_row_from_being_made() {
+    on_server("bad_shown", |place| async move {
+        drop(place.store().await);
+        let policies = ["store", "record", "session"].map(|kind| {
+            format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON bad_shown_{kind} TO bad_shown; DELETE FROM bad_shown_{kind}; \
+                 ALTER TABLE bad_shown_{kind} ENABLE ROW LEVEL SECURITY; CREATE POLICY all_rows ON bad_shown_{kind} USING (true);"
+            )
+        });
+        let role = "CREATE ROLE bad_shown LOGIN; GRANT CREATE ON SCHEMA public TO bad_shown;";
+        place.client().await.batch_execute(&format!("{role}{}", policies.concat())).await.unwrap();
+        let user = Place { url: place.url.replace("postgres@", "bad_shown@"), ..place.clone() };
+        let leases = LeaseManager::builder(user.store().await, TokioExecutor::new()).build().unwrap();
+        drop(leases.lock("k").acquire().await.unwrap());
+        leases.close().await;
     });
 }
 
