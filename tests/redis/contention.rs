@@ -362,9 +362,11 @@ async fn a_script_that_the_server_did_not_know_does_not_lengthen_the_reservation
     let Some(server) = Server::start(&[]) else { return };
     let proxy = proxy_before(server.port());
     let near = open(&server.client(), "unknown").await;
+    near.transact(opening(1_000, waiting(1)), now(), BUSY).await.unwrap();
+    // So many that an attempt seldom meets the one that it has read.
     let mut texts: Vec<String> = Vec::new();
-    for batch in [opening(1_000, waiting(1)), Batch::new(SessionId(1_000), vec![waiting(2)])] {
-        near.transact(batch, now(), BUSY).await.unwrap();
+    for number in 2..50 {
+        near.transact(Batch::new(SessionId(1_000), vec![waiting(number)]), now(), BUSY).await.unwrap();
         texts.push(server.ask(&["HGET", "{unknown}:rows", "lease:k"]));
     }
     let left_ms = async |round: u64| {
