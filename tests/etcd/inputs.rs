@@ -129,6 +129,23 @@ fn leases_of_a_newer_version_are_refused_and_kept() {
     });
 }
 
+#[test]
+fn keys_of_another_program_are_refused_and_kept() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let mut other = client(&address).await;
+        for (prefix, name) in [("alien-store", "store"), ("alien-record", "record/k")] {
+            let name = format!("{prefix}/{name}");
+            other.put(name.as_str(), "by another program", None).await.unwrap();
+            let asked = manager(&address, prefix).await.build().unwrap();
+            let error = asked.lock("k").acquire().await.unwrap_err().to_string();
+            assert!(error.contains("left as it is"), "{error}");
+            let found = other.get(name.as_str(), None).await.unwrap();
+            assert_eq!(found.kvs()[0].value_str().unwrap(), "by another program");
+        }
+    });
+}
+
 async fn acquire_many(address: &str, many: usize) -> Result<(), String> {
     let leases = manager(address, "many").await.build().unwrap();
     let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).collect();
@@ -175,15 +192,20 @@ fn a_server_without_room_is_told_as_such() {
     });
 }
 
-/// Turns on users: `root`, and `worker` who may use the leases only.
+/// Turns on users: `root`, `worker` who may use the leases only, and `reader` who may only read them.
 pub(crate) async fn enable_users(client: &mut Client) {
     client.user_add("root", "secret", None).await.unwrap();
     client.user_grant_role("root", "root").await.unwrap();
     client.role_add("worker").await.unwrap();
     let permission = Permission::new(PermissionType::Readwrite, "leasehold/").with_prefix();
     client.role_grant_permission("worker", permission).await.unwrap();
-    client.user_add("worker", "p@ss", None).await.unwrap();
-    client.user_grant_role("worker", "worker").await.unwrap();
+    client.role_add("reader").await.unwrap();
+    let permission = Permission::new(PermissionType::Read, "leasehold/").with_prefix();
+    client.role_grant_permission("reader", permission).await.unwrap();
+    for name in ["worker", "reader"] {
+        client.user_add(name, "p@ss", None).await.unwrap();
+        client.user_grant_role(name, name).await.unwrap();
+    }
     client.auth_enable().await.unwrap();
 }
 
@@ -207,6 +229,12 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
         let store = EtcdStore::connect(&of("worker:p%40ss@")).await.unwrap();
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
+        // Whoever may only read sees the leases, and is told what is missing when it requests one.
+        let store = EtcdStore::connect(&of("reader:p%40ss@")).await.unwrap();
+        let reads = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        assert_eq!(reads.status("k").await.unwrap().holders.len(), 1);
+        let error = reads.lock("other").try_acquire().await.unwrap_err().to_string();
+        assert!(error.contains("readwrite"), "{error}");
         guard.release().await.unwrap();
     });
 }

@@ -36,26 +36,27 @@ pub(crate) fn count(address: &str, prefix: &str) {
         loop {
             // Whoever was stopped for long by a busy machine asks again.
             let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else { continue };
-            for _ in 0..3 {
-                step(&guard, (&store, &mut etcd), prefix).await;
+            for step in 0..3 {
+                count_once(&guard, step, (&store, &mut etcd), prefix).await;
             }
         }
     });
 }
 
-async fn step(guard: &LeaseGuard, (store, etcd): (&EtcdStore, &mut Client), prefix: &str) {
+async fn count_once(guard: &LeaseGuard, step: u64, (store, etcd): (&EtcdStore, &mut Client), prefix: &str) {
     let last = format!("{prefix}-last");
     // Read outside of the transaction: only the lease makes that safe.
     let found = etcd.get(last.as_str(), None).await.unwrap();
     let count: u64 = found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse().unwrap());
-    let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), guard.token().as_u64().to_string(), None);
+    let told = format!("{} {step}", guard.token().as_u64());
+    let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
     let writes = [counted, TxnOp::put(last, (count + 1).to_string(), None)];
     if let Written::No(why) = fence::put(guard, store, etcd, writes).await {
         assert!(matches!(why, FenceError::Lost { .. }), "{why}");
     }
 }
 
-/// Every count once, although processes are killed at any moment; and never a smaller token after a larger one.
+/// Every count once, although processes are killed at any moment; and each holder's token is larger than those of all holders before it.
 #[test]
 fn a_fenced_counter_is_exact_though_processes_are_killed() {
     let Some(address) = server::shared() else { return };
@@ -84,16 +85,18 @@ fn a_fenced_counter_is_exact_though_processes_are_killed() {
     runtime.block_on(async {
         let name = format!("{}-counts/", prefix(&scratch.0));
         let found = etcd.get(name.as_str(), Some(GetOptions::new().with_prefix())).await.unwrap();
-        let mut last = 0;
+        // A second holder of the same token would begin at the first step again.
+        let mut last = (0, 0);
         for (index, count) in found.kvs().iter().enumerate() {
             assert_eq!(count.key_str().unwrap(), format!("{name}{index:08}"), "a count is missing");
             assert_eq!(count.version(), 1, "a count is there twice");
-            let token: u64 = count.value_str().unwrap().parse().unwrap();
-            assert!(token >= last, "a holder of {token} wrote after one of {last}");
-            last = token;
+            let (token, step) = count.value_str().unwrap().split_once(' ').unwrap();
+            let token_and_step: (u64, u64) = (token.parse().unwrap(), step.parse().unwrap());
+            assert!(token_and_step > last, "{token_and_step:?}, a token and a step, came after {last:?}");
+            last = token_and_step;
         }
         let counts = found.kvs().len();
-        println!("{counts} counts, {kills} kills, last token {last}");
+        println!("{counts} counts, {kills} kills, last token {}", last.0);
         assert!(counts > 20 && kills > 4, "{counts} counts and {kills} kills prove little");
     });
 }

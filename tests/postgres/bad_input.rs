@@ -10,7 +10,7 @@ use leasehold::{
 };
 use tokio::{runtime::Runtime, time::timeout};
 
-use crate::server::{PATIENCE, Place, Server, on_server};
+use crate::server::{PATIENCE, Place, Server, connect, on_server};
 
 /// The error has all of these in its sentence, and says that nothing was written.
 fn says(error: &StoreError, words: &[&str]) {
@@ -59,13 +59,38 @@ fn a_url_that_cannot_be_used_is_told_before_anything_is_opened() {
 #[test]
 fn a_server_that_asks_for_encryption_is_reported_as_such() {
     let Some(server) = Server::start() else { return };
-    server.ask_for_encryption();
+    server.let_in("hostssl all all all trust");
     server.crash();
     server.restart();
     Runtime::new().unwrap().block_on(async {
         let error = refused(PostgresStore::connect(&server.url())).await;
         says(&error, &["without encryption", "PostgresStoreBuilder::tls"]);
         assert!(!error.retry, "{error}");
+    });
+}
+
+#[test]
+fn a_wrong_password_is_told_and_the_right_one_is_accepted() {
+    let Some(server) = Server::start() else { return };
+    let runtime = Runtime::new().unwrap();
+    let role = "CREATE ROLE clerk LOGIN PASSWORD 'correct horse'; GRANT CREATE ON SCHEMA public TO clerk";
+    runtime.block_on(async { connect(&server.url()).await.batch_execute(role).await.unwrap() });
+    server.let_in("host all all all scram-sha-256");
+    server.crash();
+    server.restart();
+    runtime.block_on(async {
+        let with = |user: &str| server.url().replace("postgres@", &format!("{user}@"));
+        let error = refused(PostgresStore::connect(&with("clerk:hunter2"))).await;
+        says(&error, &["\"clerk\"", "password authentication failed", "correct the user or the password"]);
+        assert!(!error.retry, "{error}");
+        let error = refused(PostgresStore::connect(&with("clerk"))).await;
+        says(&error, &["password missing", "postgres://user:password@host/database"]);
+        assert!(!error.retry, "{error}");
+        let store = PostgresStore::connect(&with("clerk:correct%20horse")).await.unwrap();
+        store.migrate().await.unwrap();
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        drop(leases.lock("k").acquire().await.unwrap());
+        leases.close().await;
     });
 }
 

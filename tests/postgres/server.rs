@@ -139,12 +139,12 @@ impl Server {
         fs::write(self.folder.join("pid"), "").expect("the keeper reads it");
     }
 
-    /// From its next start on, the server refuses connections that are not encrypted.
-    pub(crate) fn ask_for_encryption(&self) {
+    /// From its next start on, the server lets in only those whom this line of `pg_hba.conf` lets in.
+    pub(crate) fn let_in(&self, whom: &str) {
         let rules = self.folder.join("data/pg_hba.conf");
-        let write = "printf 'hostssl all all all trust\\n' > \"$1\"";
+        let write = "echo \"$1\" > \"$2\"";
         let mut shell = as_server("sh");
-        let written = shell.args(["-c", write, "sh"]).arg(&rules).current_dir(&self.folder).status();
+        let written = shell.args(["-c", write, "sh", whom]).arg(&rules).current_dir(&self.folder).status();
         assert!(written.expect("there is a shell").success());
     }
 

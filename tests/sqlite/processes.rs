@@ -255,32 +255,34 @@ pub(crate) fn count(directory: &Path) {
     loop {
         // On a busy machine others may keep the file for as long as such a short lease: then it asks anew.
         let Ok(guard) = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()) else { continue };
-        for _ in 0..3 {
-            runtime.block_on(step(&guard, &mut database));
+        for step in 0..3 {
+            runtime.block_on(count_once(&guard, step, &mut database));
         }
         drop(guard);
     }
 }
 
-async fn step(guard: &LeaseGuard, database: &mut Connection) {
+async fn count_once(guard: &LeaseGuard, step: i64, database: &mut Connection) {
     // Read outside of the transaction: only the lease makes that safe.
     let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     if guard.fence(&transaction).await.is_ok() {
         let token = i64::try_from(guard.token().as_u64()).unwrap();
-        transaction.execute("INSERT INTO counts VALUES (?1, ?2)", [count + 1, token]).unwrap();
+        transaction.execute("INSERT INTO counts VALUES (?1, ?2, ?3)", [count + 1, token, step]).unwrap();
         transaction.commit().unwrap();
     }
 }
 
-/// Every count once, although processes are killed at any moment; and never a smaller token after a larger one.
+/// Every count once, although processes are killed at any moment; and each holder's token is larger than those of all holders before it.
 #[test]
 fn a_fenced_counter_is_exact_though_processes_are_killed() {
     let scratch = Scratch::new();
     drop(manager(&scratch.0).build().unwrap());
     let database = connect(&scratch.0);
     database
-        .execute_batch("CREATE TABLE counts (count INTEGER, token INTEGER); INSERT INTO counts VALUES (0, 0)")
+        .execute_batch(
+            "CREATE TABLE counts (count INTEGER, token INTEGER, step INTEGER); INSERT INTO counts VALUES (0, 0, 0)",
+        )
         .unwrap();
     let start = || Other::start("counter", &scratch);
     let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
@@ -300,18 +302,19 @@ fn a_fenced_counter_is_exact_though_processes_are_killed() {
         kills += 1;
     }
     drop(counters);
-    let mut rows = database.prepare("SELECT count, token FROM counts ORDER BY rowid").unwrap();
-    let rows: Vec<(i64, i64)> =
-        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect();
-    let mut last = 0;
-    for (index, (count, token)) in rows.iter().enumerate() {
+    let mut rows = database.prepare("SELECT count, token, step FROM counts ORDER BY rowid").unwrap();
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))).unwrap();
+    let rows: Vec<(i64, (i64, i64))> = rows.map(Result::unwrap).collect();
+    // A second holder of the same token would begin at the first step again.
+    let mut last = (-1, 0);
+    for (index, (count, token_and_step)) in rows.iter().enumerate() {
         assert_eq!(*count, i64::try_from(index).unwrap(), "a count is missing, or there twice");
-        assert!(*token >= last, "a holder of {token} wrote after one of {last}");
-        last = *token;
+        assert!(*token_and_step > last, "{token_and_step:?}, a token and a step, came after {last:?}");
+        last = *token_and_step;
     }
     let integrity: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
-    println!("{} counts, {kills} kills, last token {last}", rows.len());
+    println!("{} counts, {kills} kills, last token {}", rows.len(), last.0);
     assert!(rows.len() > 100 && kills > 10, "{} counts and {kills} kills prove little", rows.len());
 }
 

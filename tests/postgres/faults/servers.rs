@@ -97,7 +97,7 @@ fn a_look_is_not_answered_by_a_standby() {
 fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_for_good() {
     let (Some(primary), Some(other)) = (Server::start(), Server::start()) else { return };
     other.crash();
-    other.ask_for_encryption();
+    other.let_in("hostssl all all all trust");
     other.restart();
     Runtime::new().unwrap().block_on(async {
         let store = beside(&primary, &other).await;
