@@ -21,7 +21,7 @@ pub(super) const PREFIX_REMEDY: &str =
 const UNCLEAR: &str = "it is unclear where the parameters begin in the URL, or one of them cannot be used; percent-encode each @ and ? in the user, the \
     password and the parameters, @ as %40 and ? as %3F";
 
-/// The parameter of a PostgreSQL URL that turns signals off. Only `from_url` reads it, too.
+/// The parameter of a PostgreSQL URL that turns signals off, or adds beacons. Only `from_url` reads it, too.
 const SIGNALS: &str = "signals=";
 
 /// The schemes that a URL may begin with, and the feature that enables each store.
@@ -61,7 +61,8 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. With PostgreSQL,
-/// `?signals=off` turns signals off, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode.
+/// `?signals=off` turns signals off, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode;
+/// `?signals=beacons` adds beacons, as `with_beacons` does.
 /// The path of a file is used as written, without percent-decoding, and ends at the first `?`.
 ///
 /// # Errors
@@ -278,17 +279,12 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
     fn check_signals(&self) -> Result<(), StoreError> {
-        match self.signals.as_slice() {
-            [] | ["signals=off"] => Ok(()),
-            [_] => Err(refused(format!(
-                "the parameter signals in a URL of {}: can only be off; leave it out for signals",
-                self.scheme
-            ))),
-            _ => Err(refused(format!(
-                "the parameter signals is given twice in a URL of {}:; leave one out",
-                self.scheme
-            ))),
-        }
+        let why = match self.signals.as_slice() {
+            [] | ["signals=off" | "signals=beacons"] => return Ok(()),
+            [_] => "can only be off or beacons; leave it out for signals without beacons",
+            _ => "is given twice; leave one out",
+        };
+        Err(refused(format!("the parameter signals in a URL of {}: {why}", self.scheme)))
     }
 
     #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -298,7 +294,11 @@ impl<'a> Named<'a> {
         Certificates::check(["sslrootcert", "sslcert", "sslkey"], &files)?;
         let builder = super::PostgresStore::builder(&self.without_prefix());
         let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
-        let builder = if self.signals.is_empty() { builder } else { builder.without_signals() };
+        let builder = match self.signals.as_slice() {
+            ["signals=off"] => builder.without_signals(),
+            ["signals=beacons"] => builder.with_beacons(),
+            _ => builder,
+        };
         let store = builder.connect().await?;
         store.migrate().await?;
         Ok(Box::new(store))
@@ -480,9 +480,9 @@ mod tests {
             for url in ["postgres://host/db?prefix=a{b}", "postgres://host/db?no_such_option=1"] {
                 assert!(check_url(url).is_err(), "{url}");
             }
-            assert!(check_url("postgres://no.such.host.invalid/db?prefix=jobs&signals=off").is_ok());
-            for (parameters, remedy) in
-                [("signals=on", "can only be off"), ("signals=off&signals=off", "leave one out")]
+            let url = "postgres://no.such.host.invalid/db?prefix=jobs&signals=";
+            ["off", "beacons"].iter().for_each(|signals| assert!(check_url(&format!("{url}{signals}")).is_ok()));
+            for (parameters, remedy) in [("signals=on", "off or beacons"), ("signals=off&signals=off", "leave one out")]
             {
                 let error = check_url(&format!("postgres://host/db?{parameters}")).expect_err(parameters);
                 assert!(error.message.contains(remedy), "{error}");

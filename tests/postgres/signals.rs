@@ -15,7 +15,7 @@ use leasehold::{
         Inbox, Notice, Signals,
         contract::{self, Half},
     },
-    store::Store,
+    store::{Store, from_url},
 };
 use tokio::{
     runtime::Runtime,
@@ -424,5 +424,31 @@ fn a_process_that_starts_again_after_a_crash_is_granted_its_lease() {
         assert!(leases.lock("k").try_acquire().await.unwrap().is_none(), "it may be alive");
         let granted = leases.lock("k").timeout(PATIENCE).acquire().await;
         assert!(granted.is_ok(), "{granted:?}");
+    });
+}
+
+/// A user of the command line, and of `from_url`, has nothing but the URL.
+#[test]
+fn a_url_can_ask_for_beacons() {
+    let Some(place) = Place::new("signals_url") else { return };
+    let url = format!("{}?prefix={}&signals=beacons", place.url, place.prefix);
+    let open = async || {
+        let builder = LeaseManager::builder(from_url(&url).await.unwrap(), TokioExecutor::new());
+        builder.lease(Duration::from_secs(3_600)).build().unwrap()
+    };
+    let mortal = Runtime::new().unwrap();
+    let guard = mortal.block_on(async { open().await.lock("k").acquire().await.unwrap() });
+    Runtime::new().unwrap().block_on(async {
+        let leases = open().await;
+        let dies = async {
+            until("the wait", async || leases.status("k").await.unwrap().queue.len() == 1).await;
+            sleep(LOOKED).await;
+            std::mem::forget(guard);
+            mortal.shutdown_background();
+        };
+        let (granted, ()) = futures::future::join(leases.lock("k").timeout(PATIENCE).acquire(), dies).await;
+        assert!(granted.is_ok(), "{granted:?}");
+        drop(granted);
+        leases.close().await;
     });
 }

@@ -104,6 +104,8 @@ impl PostgresStoreBuilder {
     /// an absent beacon as a death only if it has seen that beacon over this connection. If a holder died before the waiter connected, the
     /// waiter may therefore replace it only 10 s after it connected.
     /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
+    ///
+    /// A URL for [`from_url`](crate::store::from_url) says the same by `?signals=beacons`.
     pub fn with_beacons(mut self) -> Self {
         self.signals = Some(Voice { beacons: true });
         self
