@@ -1,6 +1,8 @@
 //! The thread of a store: whatever blocks, blocks here.
 
 use std::{
+    mem::forget,
+    process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Sender},
@@ -30,6 +32,18 @@ pub(super) struct Worker {
     /// `None` once it is closed.
     jobs: Mutex<Option<Sender<Job>>>,
     watchers: Watchers,
+    /// The process that has the thread.
+    process: u32,
+}
+
+impl Drop for Worker {
+    /// A forked copy has no thread. Its parent's thread may have locked the channel at the moment of the fork, and nobody unlocks the copy:
+    /// to drop the sender there would wait for ever.
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            forget(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
 }
 
 type Watchers = Arc<Mutex<Vec<WeakShared<dyn StoreWatcher>>>>;
@@ -73,7 +87,7 @@ impl Worker {
                 desk::refuse(&asked, &self::closed());
             })
             .map_err(|why| StoreError::transient(format!("the thread of the SQLite store could not start: {why}")))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers, process: process::id() })
     }
 
     /// Asks at the call; the answer is to be waited for.
