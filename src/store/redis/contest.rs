@@ -37,7 +37,7 @@ pub(super) struct Contest {
     /// How often others have written its rows.
     tries: u32,
     /// Once this many attempts have failed, the next one that fails reserves the records.
-    failures: u32,
+    reserves_after: u32,
     pauses: u32,
     /// How long the last answer took.
     trip: Duration,
@@ -53,7 +53,7 @@ impl Contest {
             may_reserve: !keys.is_empty() && writes_in_any_case(batch),
             rows: keys.iter().map(|key| format!("reserved:{key}")).collect(),
             tries: 0,
-            failures: if pace.has_failed() { 0 } else { FAILURES },
+            reserves_after: if pace.has_failed() { 0 } else { FAILURES },
             pauses: 0,
             trip: pace.trip(),
             has_reserved: false,
@@ -71,7 +71,7 @@ impl Contest {
     }
 
     fn reserves(&self) -> bool {
-        self.may_reserve && self.tries >= self.failures
+        self.may_reserve && self.tries >= self.reserves_after
     }
 
     /// Notes that an attempt failed; its answer took `trip`. The contest pauses if a reservation stands in the way, because the maker needs
