@@ -2,6 +2,7 @@
 
 use std::{
     mem::forget,
+    process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Sender},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use super::{desk, failure::Trouble, file::LeaseFile, still};
-use crate::executor::{ProcessMark, WeakShared, this_process};
+use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot;
 use crate::store::StoreWatcher;
@@ -32,14 +33,14 @@ pub(super) struct Worker {
     jobs: Mutex<Option<Sender<Job>>>,
     watchers: Watchers,
     /// The process that has the thread.
-    process: ProcessMark,
+    process: u32,
 }
 
 impl Drop for Worker {
     /// A forked copy has no thread. Its parent's thread may have locked the channel at the moment of the fork, and nobody unlocks the copy:
     /// to drop the sender there would wait for ever.
     fn drop(&mut self) {
-        if self.process != this_process() {
+        if self.process != process::id() {
             forget(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
@@ -86,7 +87,7 @@ impl Worker {
                 desk::refuse(&asked, &self::closed());
             })
             .map_err(|why| StoreError::transient(format!("the thread of the SQLite store could not start: {why}")))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers, process: this_process() })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers, process: process::id() })
     }
 
     /// Asks at the call; the answer is to be waited for.
