@@ -5,6 +5,7 @@ use alloc::{string::String, vec::Vec};
 use super::{
     Machine,
     cohort::{Cohort, Seeking, Stage},
+    cohorts::STAYS,
     config::silence_ms,
     id::RequestId,
     input::{Parcel, Slot, Turn, TurnId},
@@ -63,7 +64,7 @@ impl Machine {
 
     /// Starts a fresh request for the turns that queue here, if any.
     pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         cohort.stage = Stage::Idle;
         let Some(first) = cohort.turns.first() else { return };
         let way = if first.steal { Way::Steal } else { Way::Plain };
@@ -75,18 +76,20 @@ impl Machine {
 
     fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
         let request = self.next_request();
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         cohort.stage = Stage::Seeking(Seeking::new(request, way, wait, now));
         self.end_linger_at(&slot.key, now);
     }
 
     /// A turn joined a request under way: it may want to wait, to go first, or to rob.
     fn join(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        let Some(first) = cohort.turns.first() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
+        let Some(first) = cohort.turns.first() else {
+            return debug_assert!(false, "the turn that joins is in the queue");
+        };
         let (priority, steals, wait) = (first.priority, first.steal, cohort.turns.any_waits());
         let waits = cohort.waits();
-        let Some(seeking) = cohort.seeking_mut() else { return };
+        let Some(seeking) = cohort.seeking_mut() else { return debug_assert!(false, "a turn joins a request") };
         let asks_more = (wait && !seeking.wait) || priority > seeking.priority;
         let robs = steals && seeking.way == Way::Plain;
         seeking.wait |= wait;
@@ -153,9 +156,9 @@ impl Machine {
 
     /// Sends the request: the first time it enqueues, after that it finds its place or its grant.
     pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(acquire) = self.request(slot) else { return };
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        let Some(seeking) = cohort.seeking_mut() else { return };
+        let Some(acquire) = self.request(slot) else { return debug_assert!(false, "only a request is sent") };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
+        let Some(seeking) = cohort.seeking_mut() else { return debug_assert!(false, "it has just been read") };
         seeking.priority = acquire.priority;
         seeking.look_at = None;
         let asked_before = core::mem::replace(&mut seeking.asked, true);
@@ -219,7 +222,7 @@ impl Machine {
     }
 
     pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         if cohort.turns.alarm().is_none_or(|alarm| alarm > now) {
             return;
         }
@@ -235,7 +238,7 @@ impl Machine {
 
     /// Nobody here wants the lease any more: the place, or the grant that nobody uses, is given up.
     pub(super) fn stop_if_unwanted(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let used = cohort.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
         if used || !cohort.turns.is_empty() {
             return;

@@ -30,7 +30,9 @@ impl Machine {
             return self.ask(slot, now);
         }
         let me = self.session.id();
-        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
+        let Some(seeking) = self.cohorts.change_seeking(slot) else {
+            return debug_assert!(false, "the answer is for this request");
+        };
         let is_first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
         let may_be_dead = self.presence.beacon_stands() && ahead.iter().any(|seen| seen.beacon);
@@ -59,7 +61,10 @@ impl Machine {
     /// A holder that did not say that it uses the key may be dead, and its beacon would show it. A place in the queue comes with a watch of
     /// that beacon, so a request that only tries takes one for a moment, but only once. Returns whether it does.
     fn probe(&mut self, slot: &Slot, now: Monotonic) -> bool {
-        let Some(seeking) = self.cohorts.change_seeking(slot) else { return false };
+        let Some(seeking) = self.cohorts.change_seeking(slot) else {
+            debug_assert!(false, "`busy` has found the request");
+            return false;
+        };
         if core::mem::replace(&mut seeking.wait, true) {
             return false;
         }
@@ -186,7 +191,10 @@ impl Machine {
                 self.conclude_upgrade(&slot, now);
                 continue;
             }
-            let Some(seeking) = self.cohorts.change_seeking(&slot) else { continue };
+            let Some(seeking) = self.cohorts.change_seeking(&slot) else {
+                debug_assert!(false, "it was picked because it has a request");
+                continue;
+            };
             seeking.is_in_use = true;
             if seeking.look_at.take().is_some() {
                 self.found_busy(&slot, now);
@@ -275,7 +283,9 @@ impl Machine {
     }
 
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(seeking) = self.cohorts.change(slot).and_then(Cohort::take_seeking) else { return };
+        let Some(seeking) = self.cohorts.change(slot).and_then(Cohort::take_seeking) else {
+            return debug_assert!(false, "the twin stands in the way of a request");
+        };
         self.fail_turns(slot, &Refusal::InstanceInUse(self.config.instance.clone()));
         self.withdraw(slot, &seeking, now);
     }

@@ -13,6 +13,9 @@ use super::{
     token::Token,
 };
 
+/// Why a cohort that an input has found is still there when the same input looks again.
+pub(super) const STAYS: &str = "only `settle` removes cohorts, at the end of an input";
+
 /// The cohorts by slot. Each one that was borrowed to be changed is planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cohorts {

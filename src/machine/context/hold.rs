@@ -6,6 +6,7 @@ use core::slice;
 use super::{
     Machine, Monotonic,
     cohort::{Cohort, Held, Stage, Upgrade, User},
+    cohorts::STAYS,
     config::{Config, belief_ms},
     detector::Ahead,
     id::{RequestId, SessionId},
@@ -26,7 +27,7 @@ impl Machine {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.stolen_unheard(slot, now);
         }
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let cursor = cohort.seeking().and_then(|seeking| seeking.cursor);
         let mut held = Held::new(request, slot.mode, granted, now);
         held.contended = cohort.note_contention(sent, granted.contended);
@@ -77,7 +78,7 @@ impl Machine {
             if held.next_token > held.last_token {
                 return self.refill(slot, now);
             }
-            let Some(turn) = turns.take(next) else { return };
+            let Some(turn) = turns.take(next) else { return debug_assert!(false, "it was found in the queue") };
             let is_last = turns.is_empty();
             let token = held.admit(&turn, lease_ms, now);
             if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
@@ -146,7 +147,9 @@ impl Machine {
                 self.tell_released(turn, Ok(None));
             }
             AfterUse::GiveBack => {
-                let Some(held) = self.cohorts.take_held(slot) else { return };
+                let Some(held) = self.cohorts.take_held(slot) else {
+                    return debug_assert!(false, "its user has just gone");
+                };
                 let operation = self.give_back(slot, &held, Some(turn), now);
                 // If the upgrade was granted, its withdrawal has given the lease back by then.
                 (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
@@ -247,7 +250,7 @@ impl Machine {
         if !is_unused {
             return self.user_left(slot, now);
         }
-        let Some(held) = self.cohorts.take_held(slot) else { return };
+        let Some(held) = self.cohorts.take_held(slot) else { return debug_assert!(false, "its users have just gone") };
         self.give_back(slot, &held, None, now);
         self.seek(slot, now);
     }
@@ -304,7 +307,7 @@ impl Machine {
         if !self.cohorts.held(slot).is_some_and(|held| held.is_used_by_only(turn)) {
             return self.release(turn, slot, now);
         }
-        let Some(held) = self.cohorts.take_held(slot) else { return };
+        let Some(held) = self.cohorts.take_held(slot) else { return debug_assert!(false, "its user detaches it") };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot, &held);
         self.detached.push((slot.key.clone(), token));
@@ -328,7 +331,7 @@ impl Machine {
     /// tried is answered, also by a context that waits.
     pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
         let last_transaction = self.store_queue.last_transaction();
-        let Some(cohort) = self.cohorts.change_untracked(slot) else { return };
+        let Some(cohort) = self.cohorts.change_untracked(slot) else { return debug_assert!(false, "{STAYS}") };
         if asker.is_none() {
             cohort.wanted = Some(last_transaction);
         }

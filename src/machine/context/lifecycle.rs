@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::{
     Machine,
     cohort::{Cohort, Stage},
+    cohorts::STAYS,
     failure::StoreError,
     input::Slot,
     key::Key,
@@ -86,7 +87,10 @@ impl Machine {
         // Twice the limit: an operation in flight, then the releases.
         self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
         for slot in &self.cohorts.slots() {
-            let Some(cohort) = self.cohorts.change(slot) else { continue };
+            let Some(cohort) = self.cohorts.change(slot) else {
+                debug_assert!(false, "{STAYS}");
+                continue;
+            };
             let turns = cohort.turns.take_all();
             turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Closed));
             self.give_up(slot, now);
@@ -104,7 +108,7 @@ impl Machine {
 
     /// A try does not wait for a suspended context to go on, either.
     fn fail_tries(&mut self, slot: &Slot, reason: LostReason) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let tries = cohort.turns.take_tries();
         tries.iter().for_each(|turn| self.refuse(turn.id, Refusal::Lost(reason)));
     }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
+    cohorts::STAYS,
     id::RequestId,
     input::Slot,
     key::Key,
@@ -64,9 +65,9 @@ impl Machine {
 
     /// Others of this context stand before it.
     fn still_waits(&mut self, slot: &Slot, last_token: Token, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change_untracked(slot) else { return };
+        let Some(cohort) = self.cohorts.change_untracked(slot) else { return debug_assert!(false, "{STAYS}") };
         let was_foremost = !cohort.ahead.is_empty();
-        let Some(seeking) = cohort.seeking_mut() else { return };
+        let Some(seeking) = cohort.seeking_mut() else { return debug_assert!(false, "its place was found") };
         seeking.heard_at = now;
         seeking.last_token = last_token;
         if was_foremost {

@@ -3,6 +3,7 @@
 use super::{
     Machine,
     cohort::Cohort,
+    cohorts::STAYS,
     failure::{Applied, StoreError},
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
@@ -240,8 +241,8 @@ impl Machine {
     /// it: whoever stole it is told, and whoever waits queues again.
     fn nothing_to_take(&mut self, slot: &Slot, stolen: bool, now: Monotonic) {
         let reason = if stolen { LostReason::Stolen } else { LostReason::Expired };
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        let Some(seeking) = cohort.seeking() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
+        let Some(seeking) = cohort.seeking() else { return debug_assert!(false, "the answer is for this request") };
         if matches!(seeking.way, Way::Resume { .. }) {
             return self.fail_turns(slot, &Refusal::Lost(reason));
         }
@@ -256,7 +257,9 @@ impl Machine {
 
     /// What the store says to a request for several keys.
     fn acquire_all_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let Action::AcquireAll(asks) = &operation.action else { return };
+        let Action::AcquireAll(asks) = &operation.action else {
+            return debug_assert!(false, "it is called for several keys only");
+        };
         match outcome {
             Outcome::GrantedAll(granted) => {
                 for ((slot, (_, ask)), granted) in operation.all.iter().zip(asks).zip(granted) {
@@ -280,7 +283,9 @@ impl Machine {
 
     /// An earlier attempt may have been granted unheard, all but what cannot be read or was stolen.
     fn withdraw_all(&mut self, operation: &PendingOperation, now: Monotonic) {
-        let Action::AcquireAll(asks) = &operation.action else { return };
+        let Action::AcquireAll(asks) = &operation.action else {
+            return debug_assert!(false, "it is called for several keys only");
+        };
         if operation.attempts > 0 {
             for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                 self.withdraw_request(slot, ask.request, now);
@@ -312,8 +317,8 @@ impl Machine {
         now: Monotonic,
     ) {
         self.observe(slot, ahead, now);
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        let Some(seeking) = cohort.seeking_mut() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
+        let Some(seeking) = cohort.seeking_mut() else { return debug_assert!(false, "the answer is for this request") };
         seeking.last_token = last_token;
         let first_answer = !core::mem::replace(&mut seeking.queued, true);
         if first_answer {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
+    cohorts::STAYS,
     failure::{Applied, KEYS_MAY_BE_LOCKED, StoreError, StoreErrorKind},
     input::Slot,
     output::Refusal,
@@ -221,7 +222,10 @@ impl Machine {
     pub(super) fn fail_waiting_in_doubt(&mut self, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some() && !cohort.turns.is_empty()) {
-            let Some(held) = self.cohorts.held(slot) else { continue };
+            let Some(held) = self.cohorts.held(slot) else {
+                debug_assert!(false, "it was picked because it is held");
+                continue;
+            };
             let (is_used, request) = (!held.users.is_empty(), held.request);
             let may_still_be_confirmed = !is_used && now.since(held.tenure_since) < lease_ms;
             if may_still_be_confirmed || self.keep_turns_with_limit(slot, error) {
@@ -238,7 +242,7 @@ impl Machine {
 
     /// Those who have no guard yet fail; the others go on hoping.
     fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         for turn in &cohort.turns.take_all() {
             self.refuse(turn.id, Refusal::Store(error.clone()));
         }

@@ -44,7 +44,9 @@ impl Machine {
     /// Asks the store, once nobody else here shares.
     pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
         let request = self.last_request.next();
-        let Some(held) = self.cohorts.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else {
+            return debug_assert!(false, "an upgrade begins at a lease");
+        };
         let (sole, way) = (held.users.len() == 1, Way::Upgrade { token: held.grant, request: held.request });
         let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
         upgrade.seeking = Some(Seeking::new(request, way, true, now));
@@ -111,7 +113,9 @@ impl Machine {
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
             Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { .. } => {
-                let Some(token) = self.cohorts.held(slot).map(|held| held.grant) else { return };
+                let Some(token) = self.cohorts.held(slot).map(|held| held.grant) else {
+                    return debug_assert!(false, "an upgrade belongs to a lease");
+                };
                 self.judge_loss(slot, token, outcome, now);
             }
             // It was cancelled.
@@ -172,10 +176,14 @@ impl Machine {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.lose(slot, LostReason::Stolen, now);
         }
-        let Some(held) = self.cohorts.change_held(slot) else { return };
-        let Some(upgrade) = held.upgrade.take() else { return };
+        let Some(held) = self.cohorts.change_held(slot) else {
+            return debug_assert!(false, "an upgrade belongs to a lease");
+        };
+        let Some(upgrade) = held.upgrade.take() else { return debug_assert!(false, "the answer is for its request") };
         let awaited = upgrade.awaited();
-        let Upgrade { turn, seeking: Some(seeking), .. } = *upgrade else { return };
+        let Upgrade { turn, seeking: Some(seeking), .. } = *upgrade else {
+            return debug_assert!(false, "the answer is for this request");
+        };
         held.upgraded(seeking.request, granted);
         let token = held.next_token;
         held.next_token = token.next();
@@ -204,7 +212,9 @@ impl Machine {
 
     /// Lets other contexts share what is held exclusively, once nobody here needs it so.
     pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(held) = self.cohorts.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else {
+            return debug_assert!(false, "its user has just spoken");
+        };
         let (token, request) = (held.grant, held.request);
         match query {
             // Others here hold it exclusively too: it is weakened when they are gone.
@@ -222,7 +232,9 @@ impl Machine {
 
     /// What the store says to a downgrade.
     pub(super) fn downgraded(&mut self, operation: &PendingOperation, outcome: &Outcome, now: Monotonic) {
-        let Action::Downgrade { token, .. } = operation.action else { return };
+        let Action::Downgrade { token, .. } = operation.action else {
+            return debug_assert!(false, "it is called for a downgrade only");
+        };
         let slot = &operation.slot;
         let done = matches!(outcome, Outcome::Downgraded);
         let held = self.cohorts.change(slot).and_then(Cohort::held_mut);

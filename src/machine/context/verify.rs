@@ -3,6 +3,7 @@
 use super::{
     Machine,
     cohort::Cohort,
+    cohorts::STAYS,
     config::belief_ms,
     input::{Slot, TurnId},
     output::{LostReason, Refusal},
@@ -57,7 +58,9 @@ impl Machine {
 
     /// The tokens are used up: more are reserved, and the turns wait for them.
     pub(super) fn refill(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(held) = self.cohorts.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else {
+            return debug_assert!(false, "what has no tokens left is held");
+        };
         if !core::mem::replace(&mut held.refilling, true) {
             self.ask_whether_current(slot, None, now);
         }
@@ -128,7 +131,7 @@ impl Machine {
 
     /// The key has used up its tokens: who has a guard keeps it, and nobody gets another one.
     fn fail_without_tokens(&mut self, slot: &Slot) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let turns = cohort.turns.take_all();
         if let Some(held) = cohort.held_mut() {
             held.refilling = false;
@@ -137,9 +140,9 @@ impl Machine {
     }
 
     fn found_current(&mut self, slot: &Slot, refill: Option<TokenBlock>, contended: bool, sent: Sent, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let contended = cohort.note_contention(sent, contended);
-        let Some(held) = cohort.held_mut() else { return };
+        let Some(held) = cohort.held_mut() else { return debug_assert!(false, "the answer is for this lease") };
         held.contended = contended;
         if let Some(more) = refill
             && core::mem::take(&mut held.refilling)

@@ -108,7 +108,9 @@ impl Machine {
 
     /// Places the watch for a session anew, or forgets it if no slot wants it any more.
     fn place_watch(&mut self, session: SessionId) {
-        let Some(watch) = self.watches.placed.get_mut(&session) else { return };
+        let Some(watch) = self.watches.placed.get_mut(&session) else {
+            return debug_assert!(false, "whoever is affected has a watch");
+        };
         if watch.slots.is_empty() {
             self.watches.placed.remove(&session);
             return;

@@ -2,6 +2,7 @@
 
 use super::super::{
     Machine,
+    cohorts::STAYS,
     failure::{Applied, StoreError},
     id::RequestId,
     input::Slot,
@@ -58,7 +59,9 @@ impl Machine {
     /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
     fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
         self.rob_no_more(&operation.slot);
-        let Some(acquire) = self.request(&operation.slot) else { return };
+        let Some(acquire) = self.request(&operation.slot) else {
+            return debug_assert!(false, "the request that failed is there");
+        };
         if let Some(seeking) = self.cohorts.change_seeking(&operation.slot) {
             seeking.priority = acquire.priority;
         }
@@ -89,10 +92,12 @@ impl Machine {
             return self.lose(&operation.slot, LostReason::StoreFailed, now);
         }
         let upgrade = self.cohorts.change_held(&operation.slot).and_then(|held| held.upgrade.as_mut());
-        let Some(upgrade) = upgrade else { return };
+        let Some(upgrade) = upgrade else { return debug_assert!(false, "the request that failed is its own") };
         let awaited = upgrade.awaited();
         (upgrade.cancelled, upgrade.again) = (true, None);
-        let Some(seeking) = upgrade.seeking.as_mut() else { return };
+        let Some(seeking) = upgrade.seeking.as_mut() else {
+            return debug_assert!(false, "the request that failed is there");
+        };
         (seeking.wait, seeking.retried) = (false, true);
         let request = seeking.request;
         if let Some(query) = awaited {
@@ -111,7 +116,9 @@ impl Machine {
             operation.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(operation, now);
         }
-        let Action::AcquireAll(asks) = &operation.action else { return };
+        let Action::AcquireAll(asks) = &operation.action else {
+            return debug_assert!(false, "it is called for several keys only");
+        };
         for (slot, (_, ask)) in operation.all.iter().zip(asks) {
             self.fail_turns(slot, &Refusal::Store(error.clone()));
             self.withdraw_request(slot, ask.request, now);
@@ -122,7 +129,10 @@ impl Machine {
     pub(super) fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
-            let Some(cohort) = self.cohorts.get(slot) else { continue };
+            let Some(cohort) = self.cohorts.get(slot) else {
+                debug_assert!(false, "{STAYS}");
+                continue;
+            };
             let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
                 continue;
