@@ -303,3 +303,15 @@ fn a_signal_that_comes_during_a_release_makes_no_loss_of_it() {
     }
     assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(None) }]);
 }
+
+/// The record became unreadable while a request waits in its queue, and its next look finds out.
+#[test]
+fn who_waits_is_told_that_the_record_cannot_be_read_any_more() {
+    let mut script = Script::new();
+    script.queue(1, 100);
+    script.tick(5_000);
+    assert_eq!(script.actions(), [Action::Look]);
+    let unreadable = Unreadable::FormatTooNew { found: 2, known: 1 };
+    let told = events(script.answer([Outcome::Unreadable(unreadable)]));
+    assert_eq!(told, [Event::Failed { turn: TurnId(1), refusal: Refusal::Unreadable(unreadable) }]);
+}
