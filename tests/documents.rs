@@ -27,6 +27,13 @@ fn read(document: &str) -> String {
     fs::read_to_string(path(document)).unwrap_or_else(|error| panic!("{document}: {error}"))
 }
 
+/// The files of a folder, and of the folders in it.
+fn sources(folder: &str) -> Vec<String> {
+    let files = fs::read_dir(path(folder)).expect("there is source").map(|file| file.expect("it can be listed"));
+    let each = files.map(|file| (file.path().is_dir(), format!("{folder}/{}", file.file_name().display())));
+    each.flat_map(|(is_folder, path)| if is_folder { sources(&path) } else { vec![path] }).collect()
+}
+
 /// The text without its blocks of code.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
@@ -144,14 +151,38 @@ fn every_guide_is_in_the_index() {
     assert!(missing.is_empty(), "not in docs/README.md: {missing:?}");
 }
 
-/// Code, tests and mutants name the rules of the protocol, and link to them.
-#[test]
-fn every_rule_of_the_protocol_has_a_heading() {
+/// The headings of the protocol, as code names them: `s1`, `k`, `rule-5`, `i11`, `p4`.
+fn rules() -> Vec<String> {
     let numbered = |name: &str, count: u32| (1..=count).map(|number| format!("{name}{number}")).collect::<Vec<_>>();
     let letters = ["a", "e", "f", "k", "l", "o", "q", "r", "s", "t"].map(str::to_owned);
-    let families = [numbered("s", 17), numbered("i", 14), numbered("p", 7), numbered("rule-", 10), letters.to_vec()];
-    let missing: Vec<_> = families.concat().into_iter().filter(|rule| !has_heading("docs/protocol.md", rule)).collect();
+    [numbered("s", 17), numbered("i", 14), numbered("p", 7), numbered("rule-", 10), letters.to_vec()].concat()
+}
+
+#[test]
+fn every_rule_of_the_protocol_has_a_heading() {
+    let missing: Vec<_> = rules().into_iter().filter(|rule| !has_heading("docs/protocol.md", rule)).collect();
     assert!(missing.is_empty(), "docs/protocol.md has no heading for {missing:?}");
+}
+
+/// The rules that a comment such as `docs/protocol.md#s4, #p5.` links to.
+fn linked_rules(source: &str) -> Vec<String> {
+    let comments = source.lines().filter_map(|line| line.split_once("docs/protocol.md#"));
+    let names = comments.flat_map(|(_, names)| names.trim_end_matches('.').split(", #"));
+    names
+        .map(|name| name.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// Code that keeps a rule says so by a link. A principle may have no single place, and nothing in the code is about an honest origin.
+#[test]
+fn code_links_to_the_rules_that_it_keeps() {
+    let linked: Vec<_> = sources("src").iter().flat_map(|file| linked_rules(&read(file))).collect();
+    let known = rules();
+    let unknown: Vec<_> = linked.iter().filter(|rule| !known.contains(rule)).collect();
+    assert!(unknown.is_empty(), "docs/protocol.md has no rule {unknown:?}");
+    let has_a_place = |rule: &String| rule.starts_with('s') && rule.len() > 1 || rule.len() == 1 && rule != "t";
+    let missing: Vec<_> = known.iter().filter(|rule| has_a_place(rule) && !linked.contains(rule)).collect();
+    assert!(missing.is_empty(), "nothing in src links to {missing:?}");
 }
 
 /// A doctest runs natively only. The code of this page is in tests that run in browsers.

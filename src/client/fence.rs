@@ -150,6 +150,7 @@ impl Fence for GuardFence {
         &self.ticket
     }
 
+    // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
         match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {

@@ -228,6 +228,7 @@ impl MultiRequest {
     /// Whether some keys were held by dead contexts, such as an earlier incarnation of this
     /// [instance](crate::LeaseManagerBuilder::instance), and all of these are free now. Only a request for a single key finds out whether
     /// its holder is alive. Such requests wait side by side, after a look at one key after the other.
+    // Protocol: docs/protocol.md#s9.
     async fn outlives_holders(&self) -> Result<bool, Box<Refused>> {
         let (instance, mut suspects) = (self.leases.instance(), Vec::new());
         for (name, mode) in &self.keys {

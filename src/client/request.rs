@@ -234,6 +234,7 @@ impl LeaseRequest {
 
     /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Thousands may wait, so rare parts are
     /// boxed to keep the future small.
+    // Protocol: docs/protocol.md#k.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let origin = Origin::of_request(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
         // Taken apart outside the block: otherwise its future would store twice what it moves out of `self`.

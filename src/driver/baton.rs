@@ -66,6 +66,7 @@ impl Driver {
     }
 
     /// For a thread that panics: leaves to others what is still to be done. Whoever pumps already takes it along.
+    // Protocol: docs/protocol.md#p4.
     pub(super) fn leave<'a>(&'a self, core: MutexGuard<'a, Core>) {
         let is_left = core.pumping.is_none() && !core.deeds.is_empty();
         drop(core);

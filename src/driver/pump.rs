@@ -34,6 +34,7 @@ impl Driver {
     }
 
     /// Feeds one input to the machine, and notes what is to be done for it. The caller [pumps](Self::pump) after its last input.
+    // Protocol: docs/protocol.md#s9.
     pub(super) fn digest(&self, core: &mut Core, input: Input, now: Now) {
         if matches!(input, Input::Suspend { .. } | Input::Ending { .. }) {
             // Transactions that are still open, the user's and the store's own, would delay the deletion of the session, and keep all other
@@ -169,6 +170,7 @@ impl Driver {
 
     /// A store that answers at once costs no future, and one that may be polled here costs no task. The store is told the time at which
     /// the machine took its last input. So a lease does not run out in the store before its holder stops believing in it.
+    // Protocol: docs/protocol.md#p7.
     fn transact(&self, id: u64, batch: Batch, now: Now) -> Option<Input> {
         let at_once = |result| Some(Input::Reply { id, result });
         if let Some(result) = (*self.store).transact_at_once(&batch, now) {

@@ -326,6 +326,7 @@ impl Registry {
 
     /// The failure of the latest transaction, or of the latest one that met a locked key, if it came at or after `then` and may pass. A
     /// permanent failure would already have ended its own request, so it belongs to another one.
+    // Protocol: docs/protocol.md#i11.
     fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
         let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;
         Some(failure.clone())

@@ -86,6 +86,7 @@ impl TokenBlock {
         Self::of(REFILL, last, now).or_else(|| Self::after(last, now))
     }
 
+    // Protocol: docs/protocol.md#r.
     fn of(size: u64, last: Token, now: Wall) -> Option<Self> {
         let clock = now.as_ms().min(CLOCK_CAP_MS) << 10;
         let first = last.0.checked_add(1)?.max(clock);

@@ -19,6 +19,7 @@ use super::{
 };
 
 impl Machine {
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn acquire(&mut self, turn: Turn, now: Monotonic) {
         if self.life.is_over() {
             return self.refuse(turn.id, Refusal::Closed);
@@ -251,6 +252,7 @@ impl Machine {
     }
 
     /// Every request that was sent and did not end in a release ends in a withdrawal.
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
         self.store_queue.give_up_request(slot, seeking.request);
         if seeking.sent {
@@ -262,6 +264,7 @@ impl Machine {
 
     /// With the session went all its requests. What is asked for by the very transaction that opens it is withdrawn once
     /// that is answered.
+    // Protocol: docs/protocol.md#s11.
     pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
         if !self.session.is_open() && !self.store_queue.opens() {
             return;

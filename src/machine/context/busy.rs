@@ -24,6 +24,7 @@ pub(super) const GONE_MS: u64 = 250;
 
 impl Machine {
     /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
+    // Protocol: docs/protocol.md#s9.
     pub(super) fn busy(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
         self.observe(slot, ahead, now);
         if self.meet_twin(slot, ahead, now) {
@@ -75,6 +76,7 @@ impl Machine {
 
     /// A beacon that was watched long enough still stands, so its context is alive, unless its session is being ended. A request that only
     /// tries is refused, and leaves the queue. An upgrade is refused.
+    // Protocol: docs/protocol.md#s9.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         if seeking.probes_until.is_none_or(|until| until > now) {
@@ -93,6 +95,7 @@ impl Machine {
 
     /// Whether a beacon that stood when it was read says nothing yet: it is gone, and the store will say so in a moment, or its watch has
     /// not begun, because the store has not given the request its place.
+    // Protocol: docs/protocol.md#s9.
     fn is_too_early_to_judge(&self, slot: &Slot) -> bool {
         let places = |seeking: &Seeking| {
             !seeking.queued && seeking.way == Way::Plain && self.store_queue.carries(slot, is_ask_for(seeking.request))
@@ -117,6 +120,7 @@ impl Machine {
 
     /// Asks those who keep a try from its lease whether they use the key. The holders may share it, as the try wants to: then only those
     /// who wait are in its way, and the nearest of them is asked.
+    // Protocol: docs/protocol.md#s9.
     fn ask_those_ahead(&mut self, slot: &Slot, ahead: &[Sighting]) {
         match ahead.last() {
             Some(seen) if slot.mode == Mode::Shared && matches!(seen.entry, Entry::Waiter(_)) => {
@@ -131,6 +135,7 @@ impl Machine {
         self.send(key, Body::Wanted { holder, by: self.session.id(), tries: true });
     }
 
+    // Protocol: docs/protocol.md#i8.
     fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
@@ -144,6 +149,7 @@ impl Machine {
     }
 
     /// Who only tried is told that the key is taken. Those who are left may want less, or nobody is.
+    // Protocol: docs/protocol.md#p4.
     pub(super) fn end_tries(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
@@ -151,6 +157,7 @@ impl Machine {
     }
 
     /// Some of several keys are taken.
+    // Protocol: docs/protocol.md#i11.
     pub(super) fn busy_all(&mut self, operation: &PendingOperation, ahead: &[Vec<Sighting>], now: Monotonic) {
         for (slot, ahead) in operation.all.iter().zip(ahead) {
             self.observe(slot, ahead, now);

@@ -343,6 +343,7 @@ impl Held {
 
     /// Whether this turn joins a user who shares, even if others wait. The turn may be nested in the work of that user, which would
     /// otherwise wait for ever.
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
         turn.share && self.upgrade_seeking().is_none() && self.users.iter().any(|user| user.share) && self.admits(turn)
     }

@@ -180,6 +180,7 @@ impl Cohorts {
     }
 
     /// Whether only one lease is to be kept alive, and that lease does not pass from task to task.
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn holds_one_only(&self) -> bool {
         self.held == 1 && self.waiting.is_empty() && self.passed_on.is_empty()
     }

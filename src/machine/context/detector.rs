@@ -43,6 +43,7 @@ struct Observation {
 
 impl Observation {
     /// When the session will have been silent for too long.
+    // Protocol: docs/protocol.md#s4.
     fn silent_at(&self) -> Monotonic {
         self.since.plus(silence_ms(self.lease_ms))
     }
@@ -64,6 +65,7 @@ impl Observations {
     }
 
     /// Any new beat starts the wait anew. What was seen of a session at one key counts at every other.
+    // Protocol: docs/protocol.md#s4.
     fn update(&mut self, seen: &Sighting, key: &Key, now: Monotonic) {
         let Sighting { beat, lease_ms, .. } = *seen;
         match self.seen.get_mut(&seen.holder) {
@@ -186,6 +188,7 @@ impl Machine {
 
     /// A grant of its own that this context does not know of belongs to nobody. One that a request under way got may be
     /// told of in the next answer, or by a signal.
+    // Protocol: docs/protocol.md#s11.
     fn release_if_stray(&mut self, slot: &Slot, token: Token, request: RequestId, now: Monotonic) {
         if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {
             self.store_queue.push(slot, Action::Release { token, request }, None, now);

@@ -63,6 +63,7 @@ impl Machine {
     ///
     /// A heartbeat may come back in an [`Input::Fenced`](super::input::Input::Fenced), once the transaction is committed.
     /// After it was asked for, the machine wants to be handed an input.
+    // Protocol: docs/protocol.md#s13.
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
         let (store, token, request) = (self.store?, held.grant, held.request);
@@ -96,6 +97,7 @@ impl Machine {
     ///
     /// # Errors
     /// Why not.
+    // Protocol: docs/protocol.md#s7.
     pub fn judge_fence(
         &self,
         turn: TurnId,

@@ -39,6 +39,7 @@ impl Machine {
     }
 
     /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.
+    // Protocol: docs/protocol.md#i11.
     pub(super) fn beat_failed(&mut self, error: &StoreError, now: Monotonic) {
         if !self.session.is_open() {
             return;

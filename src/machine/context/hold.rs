@@ -23,6 +23,7 @@ use super::{
 
 impl Machine {
     /// A lease was granted, as what was sent then found, or somebody said. It is believed as long as the session is.
+    // Protocol: docs/protocol.md#s8.
     pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.stolen_unheard(slot, now);
@@ -58,6 +59,7 @@ impl Machine {
     }
 
     /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
+    // Protocol: docs/protocol.md#s6, #s8, #p5.
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
         let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
         loop {
@@ -113,6 +115,7 @@ impl Machine {
 
     /// Asks the store, even if a query is under way already, after a queued request of this context has ended: the answer to the earlier
     /// query may still count that request.
+    // Protocol: docs/protocol.md#rule-5, #p6.
     pub(super) fn ask_again_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on && self.waits_for_queue_only(slot) {
@@ -121,6 +124,7 @@ impl Machine {
         }
     }
 
+    // Protocol: docs/protocol.md#s13.
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let believed = self.session.belief_left(now) > 0;
@@ -186,6 +190,7 @@ impl Machine {
     }
 
     /// After a failover, the new server may list the shared lease that was upgraded.
+    // Protocol: docs/protocol.md#e.
     fn withdraw_former(&mut self, slot: &Slot, held: &Held, now: Monotonic) {
         if let Some((_, request)) = held.formerly {
             self.note_release(&slot.key, request);
@@ -194,6 +199,7 @@ impl Machine {
     }
 
     /// Questions about a lease that goes need not be put.
+    // Protocol: docs/protocol.md#s13.
     fn drop_questions(&mut self, slot: &Slot, held: &Held) {
         self.session.end_extension(slot);
         // Usually there are none. With a search each time, releasing thousands of leases would take quadratic time.
@@ -256,6 +262,7 @@ impl Machine {
     }
 
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
+    // Protocol: docs/protocol.md#s11.
     pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
         if let Some(held) = self.drop_hold(slot, reason) {
             self.withdraw_former(slot, &held, now);
@@ -378,6 +385,7 @@ impl Held {
     }
 
     /// Whether the lease may be handed on here although others wait elsewhere.
+    // Protocol: docs/protocol.md#p5.
     fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
         let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
         !self.contended || (self.handoffs < config.max_local_handoffs && within_tenure)
@@ -393,6 +401,7 @@ impl Held {
     }
 
     /// A turn becomes a user.
+    // Protocol: docs/protocol.md#q.
     fn admit(&mut self, turn: &super::input::Turn, lease_ms: u64, now: Monotonic) -> Token {
         let token = self.next_token;
         self.next_token = token.next();

@@ -68,6 +68,7 @@ impl LastWriters {
 
     /// At most `most` keys whose records the store may forget if nobody else uses them. Keys that are in use here wait until they
     /// are not. At most `examined` of these are examined each time, since a context may hold thousands.
+    // Protocol: docs/protocol.md#p2.
     pub(super) fn take_forgotten(&mut self, most: usize, examined: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
         let (mut taken, mut used) = (Vec::new(), 0);
         while taken.len() < most && used < examined {

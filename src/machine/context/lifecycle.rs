@@ -133,6 +133,7 @@ impl Machine {
     /// The platform ends the context, whose code may run on: a page that was closed still writes 20 ms later. Code that does not check its
     /// guard again may rely on its lease until then. So if a lease is in use and others surely know the beacon, the end of the beacon ends
     /// the session.
+    // Protocol: docs/protocol.md#s9.
     pub(super) fn ending(&mut self, abandons: bool, now: Monotonic) {
         let is_seen = self.presence.beacon_stands() && self.session.has_shown_beacon();
         let farewell = match is_seen && !self.used(None).is_empty() {
@@ -152,6 +153,7 @@ impl Machine {
         }
     }
 
+    // Protocol: docs/protocol.md#s9.
     fn stop(&mut self, reason: LostReason, farewell: Farewell, now: Monotonic) {
         match self.life {
             Life::Open => {}
@@ -226,6 +228,7 @@ impl Machine {
     }
 
     /// The context goes on; its requests queue again, in another session.
+    // Protocol: docs/protocol.md#s9.
     pub(super) fn wake_up(&mut self, now: Monotonic) {
         if !self.life.is_suspended() {
             return;

@@ -18,6 +18,7 @@ use super::{
 impl Machine {
     /// Reads each key of these slots once: that serves all cohorts that wait there. If only the queue keeps the next request from sharing a
     /// lease, it also asks whether anybody still queues.
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
         if slots.is_empty() {
             return;
@@ -37,6 +38,7 @@ impl Machine {
     }
 
     /// What stands there for the requests of this context. Those that were granted were told before.
+    // Protocol: docs/protocol.md#s4, #rule-5.
     pub(super) fn looked(&mut self, key: &Key, outcome: &Outcome, now: Monotonic) {
         let Outcome::Looked { requests, last_token, ahead } = outcome else { return self.unreadable_at(key, outcome) };
         let mut found = SortedMap::new();

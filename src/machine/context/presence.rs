@@ -36,6 +36,7 @@ impl Presence {
     }
 
     /// The truth at the time of sending: whether the session's beacon stands.
+    // Protocol: docs/protocol.md#s4.
     pub(super) fn beacon_stands(&self) -> bool {
         self.state == State::Standing
     }
@@ -66,6 +67,7 @@ impl Presence {
 
 impl Machine {
     /// Wakes when there is something to be present for, and plans the rest when there no longer is.
+    // Protocol: docs/protocol.md#s10.
     pub(super) fn follow_presence(&mut self, now: Monotonic) {
         let needed = !self.cohorts.is_empty() || !self.store_queue.is_idle();
         match (needed, self.presence.state) {

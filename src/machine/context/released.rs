@@ -27,6 +27,7 @@ impl Machine {
     }
 
     /// Withdraws their requests. Request ids are never reused, so this affects no other request.
+    // Protocol: docs/protocol.md#e.
     pub(super) fn release_again(&mut self, now: Monotonic) {
         // They stay: the next server may lack what this one is told now.
         for (key, request) in self.released.0.clone() {

@@ -138,12 +138,21 @@ impl Machine {
                         self.end_stray(slot, ask.request, None, now);
                     }
                 }
-                _ => {}
+                Action::Verify { .. }
+                | Action::Downgrade { .. }
+                | Action::Detach { .. }
+                | Action::Release { .. }
+                | Action::Withdraw { .. }
+                | Action::End { .. }
+                | Action::Look
+                | Action::Inspect
+                | Action::Fence { .. } => {}
             }
         }
     }
 
     /// What stands in the record for a request that is not known here belongs to nobody.
+    // Protocol: docs/protocol.md#i6.
     fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
         if self.knows(&slot.key, request) || grant.is_some_and(|token| self.knows_grant(&slot.key, token)) {
             return;
@@ -188,6 +197,7 @@ impl Machine {
         }
     }
 
+    // Protocol: docs/protocol.md#s5, #i5.
     fn acquire_answered(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         if cohort.held().is_some_and(|held| held.request == request) {
@@ -348,6 +358,7 @@ impl Machine {
 
     /// A grant that another transaction made, as this one found, or a signal says. The session's belief covers it: a look
     /// and a signal add no time.
+    // Protocol: docs/protocol.md#s6, #s8, #s11, #s12.
     fn granted_elsewhere(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         let block = granted.block;
         let was_robbed = self.session.was_robbed(key, block.first);
@@ -379,6 +390,7 @@ impl Machine {
 
     /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. If the session
     /// has ended meanwhile, the attempt counts only if the context still believed in the lease then.
+    // Protocol: docs/protocol.md#i6, #p4.
     fn release_answered(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let key = &operation.slot.key;
@@ -416,6 +428,7 @@ impl Machine {
     }
 
     /// Another context says something. It is a hint: a grant is taken only by the request that it names.
+    // Protocol: docs/protocol.md#s12, #i11.
     pub(super) fn message(&mut self, message: &Message, now: Monotonic) {
         if self.store.is_some_and(|store| store != message.store) {
             return;

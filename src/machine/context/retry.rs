@@ -60,6 +60,7 @@ impl Machine {
     }
 
     /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
+    // Protocol: docs/protocol.md#o.
     fn divide_transaction(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
         if error.applied == Applied::Unknown {
             return false;
@@ -79,6 +80,7 @@ impl Machine {
     /// Somebody else keeps a key of the transaction locked. From now on its operations are sent separately, key by key, so that only those
     /// at the locked key are delayed. These are tried again until the store time-out has passed. Returns the operations that are not tried
     /// again, or `None` if the transaction failed for another reason.
+    // Protocol: docs/protocol.md#p6.
     fn set_apart(
         &mut self,
         transaction: &Transaction,
@@ -127,6 +129,7 @@ impl Machine {
     }
 
     /// What the transaction did to the session is not known, or did not happen.
+    // Protocol: docs/protocol.md#s1.
     fn session_failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let unknown = error.applied == Applied::Unknown;
         let is_own = transaction.session == self.session.id();
@@ -192,6 +195,7 @@ impl Machine {
         self.retry(&again, now);
     }
 
+    // Protocol: docs/protocol.md#i8.
     fn verification_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         if let Some(query) = operation.turn {
             self.tell_verified(query, Err(error.clone()));
@@ -248,6 +252,7 @@ impl Machine {
         }
     }
 
+    // Protocol: docs/protocol.md#s11, #i8.
     fn return_failed(
         &mut self,
         transaction: &Transaction,

@@ -109,6 +109,7 @@ impl OwnSession {
 
     /// Ends the session. The next one gets a fresh id, because no id is ever inserted twice. What still concerns the next one is kept:
     /// earlier sessions that must end, a doubt, and the peers that are watched.
+    // Protocol: docs/protocol.md#s3, #s10.
     pub(super) fn end(&mut self) {
         let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
         let (stale_failures, doubted) = (self.stale_failures, self.doubted);
@@ -117,6 +118,7 @@ impl OwnSession {
     }
 
     /// The same, where nobody knows whether the row is there: it need not wait for another end that failed.
+    // Protocol: docs/protocol.md#s1.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
         self.stale_at = Some(now);
         self.stale.push(self.id);
@@ -143,6 +145,7 @@ impl OwnSession {
     }
 
     /// How long the context may go on believing, in ms.
+    // Protocol: docs/protocol.md#s16.
     pub(super) fn belief_left(&self, now: Monotonic) -> u64 {
         if self.doubted.is_some() || !self.is_open { 0 } else { self.valid_until.since(now) }
     }
@@ -193,6 +196,7 @@ impl OwnSession {
     }
 
     /// What went along with the heartbeat was too large: the heartbeat goes next, and at once.
+    // Protocol: docs/protocol.md#p6.
     pub(super) fn beat_by_itself(&mut self) {
         self.note_failure();
         self.want_beat();
@@ -224,6 +228,7 @@ impl OwnSession {
     }
 
     /// The heartbeat that a transaction carries. A lease that it shortens is not believed longer from then on.
+    // Protocol: docs/protocol.md#s11, #s13, #s16.
     pub(super) fn beat(&mut self, sent: Sent, lease_ms: u64, beacon: bool) -> Beat {
         let lease_ms = self.wanted_lease_ms(sent.at, lease_ms);
         if self.is_open {
@@ -243,6 +248,7 @@ impl OwnSession {
     }
 
     /// Whether all heartbeats from this transaction's on have asked for the same lease: whichever of them the store counts.
+    // Protocol: docs/protocol.md#s13.
     pub(super) fn has_asked_alike_since(&self, transaction: u64) -> bool {
         self.changed_by <= transaction
     }

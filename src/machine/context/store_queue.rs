@@ -150,6 +150,7 @@ impl StoreQueue {
 
     /// Asks the store to end a session that stands in the way of these slots, before it answers what waits: a query whether others still
     /// queue may wait already. The slots must be sorted: the queue is searched once for all of them.
+    // Protocol: docs/protocol.md#i11.
     pub(super) fn end_session(&mut self, slots: &[Slot], target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
         let is_it =

@@ -92,6 +92,7 @@ impl Machine {
     }
 
     /// What the store says to the request of an upgrade.
+    // Protocol: docs/protocol.md#rule-5.
     pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: &Outcome, now: Monotonic) {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
@@ -125,6 +126,7 @@ impl Machine {
 
     /// Gives a rival time to show that it is alive: asks it whether it uses the key, and, if it does not answer, watches its beacon,
     /// although the upgrade has no place in the queue. Returns whether it is too early to refuse the upgrade because of this rival.
+    // Protocol: docs/protocol.md#s9.
     fn wait_for_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         let may_be_dead = |seen: &&Sighting| seen.beacon && seen.holder != self.session.id();
         let Some(rival) = ahead.last().filter(may_be_dead) else { return false };
@@ -167,11 +169,13 @@ impl Machine {
 
     /// No guard here wants to upgrade any more, so others may share the lease again. This asks the store who queues: an earlier answer may
     /// count the upgrade itself, and the context did not ask while the upgrade waited.
+    // Protocol: docs/protocol.md#p5.
     fn share_on(&mut self, slot: &Slot, now: Monotonic) {
         self.ask_again_who_queues(slot, now);
         self.hand_out(slot, now);
     }
 
+    // Protocol: docs/protocol.md#p5.
     pub(super) fn upgraded(&mut self, slot: &Slot, granted: &Granted, now: Monotonic) {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.lose(slot, LostReason::Stolen, now);

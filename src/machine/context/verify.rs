@@ -38,6 +38,7 @@ impl Machine {
 
     /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would consider it valid for ever.
     /// And the message of a grant may be lost while the connection is replaced: nobody sends it again.
+    // Protocol: docs/protocol.md#k.
     pub(super) fn recheck(&mut self, now: Monotonic) {
         let (held, waiting) = (self.cohorts.slots(), self.cohorts.waiting());
         self.ask_about(&held, now);

@@ -35,6 +35,7 @@ impl Watches {
     }
 
     /// Notes that a slot wants these sessions watched, and no others. Adds to `affected` each session whose watch is to be placed or ended.
+    // Protocol: docs/protocol.md#s4.
     fn watch_for(&mut self, slot: &Slot, wanted: &[Neighbour], affected: &mut SortedMap<SessionId, ()>) {
         let watched = self.by_slot.get_mut(slot).map(mem::take).unwrap_or_default();
         for session in watched {
@@ -120,6 +121,7 @@ impl Machine {
         self.emit(Command::Watch { watch: self.watches.last_id, session });
     }
 
+    // Protocol: docs/protocol.md#s4.
     fn wanted_watches(&self, slot: &Slot) -> Vec<Neighbour> {
         let mut wanted = Vec::new();
         if self.cohorts.is_waiting(slot) {

@@ -14,6 +14,7 @@ use super::{
 
 impl Batch {
     /// Does what the batch says, in order.
+    // Protocol: docs/protocol.md#s1, #s3.
     pub fn apply(&self, records: &mut Records, now: StoreNow) -> Reply {
         for ending in &self.ends {
             let heard_since = |row: &Session| ending.beat.is_some_and(|beat| beat != row.beat);
@@ -44,6 +45,7 @@ impl Batch {
     /// When the records are read, and before this is called, the store asks whether the batch [is still sure](Self::is_sure) of its
     /// session. It may do this only if it applies what a context sends in the order of sending, and nothing of a context that has
     /// stopped.
+    // Protocol: docs/protocol.md#s17.
     pub fn apply_alone(&self, records: &mut Records, store: StoreId, now: StoreNow) -> Option<Reply> {
         if !self.rests_on_records() || !records.concern_only_sender_of(self) {
             return None;

@@ -230,12 +230,14 @@ impl Batch {
 
     /// Whether its sender is still [sure](Self::sure_ms) of its session; both times are read from the same clocks. Both clocks must say
     /// so: a monotonic one may stand still while the machine sleeps.
+    // Protocol: docs/protocol.md#s17.
     pub fn is_sure(&self, sent: Now, now: Now) -> bool {
         let by_wall_ms = now.wall.as_ms().saturating_sub(sent.wall.as_ms());
         now.monotonic.since(sent.monotonic).max(by_wall_ms) < self.sure_ms
     }
 
     /// Whether it only acquires, releases and withdraws, so that its session's row does not matter, as long as that is there.
+    // Protocol: docs/protocol.md#s2, #s17.
     pub(in super::super) fn rests_on_records(&self) -> bool {
         let rests = |operation: &Operation| match &operation.action {
             Action::Acquire(ask) => ask.way == Way::Plain,
@@ -472,6 +474,7 @@ pub struct StoreNow {
 
 impl StoreNow {
     /// The time of a store with this kind of clock, read by who runs the transaction.
+    // Protocol: docs/protocol.md#l.
     pub fn new(clock: StoreClock, now: Now) -> Self {
         let trusted = (clock == StoreClock::Trusted).then_some(now.monotonic);
         Self { wall: now.wall, trusted }

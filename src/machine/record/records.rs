@@ -162,7 +162,14 @@ impl Records {
                 Action::End { target, .. } => named.insert(*target, ()),
                 Action::Detach { to, .. } => named.insert(*to, ()),
                 Action::Acquire(ask) => ask.way.givers().into_iter().for_each(|giver| named.insert(giver, ())),
-                _ => {}
+                Action::AcquireAll(_)
+                | Action::Verify { .. }
+                | Action::Downgrade { .. }
+                | Action::Release { .. }
+                | Action::Withdraw { .. }
+                | Action::Look
+                | Action::Inspect
+                | Action::Fence { .. } => {}
             }
         }
         for key in batch.keys() {
@@ -232,6 +239,7 @@ impl Records {
     }
 
     /// Whether each key of the batch has a record, and nobody but the batch's session has a grant or a place in them.
+    // Protocol: docs/protocol.md#s17.
     pub fn concern_only_sender_of(&self, batch: &Batch) -> bool {
         let is_own = |holder: SessionId| holder == batch.session;
         let concern_only_sender = self.by_key.iter().all(|(_, stored)| {

@@ -63,6 +63,7 @@ pub struct Beat {
 impl Session {
     /// A row that nobody here can read. Any change of its text counts as a beat, since its context may be alive; whoever is
     /// blocked by it waits as long as anybody may be silent.
+    // Protocol: docs/protocol.md#s4.
     pub(super) fn unreadable(text: &str, why: Unreadable) -> Self {
         Self { beat: fingerprint(text), lease_ms: LONGEST_SILENCE_MS, unreadable: Some(why), ..Self::default() }
     }
@@ -81,6 +82,7 @@ impl Session {
 
     /// Takes a heartbeat. Of one that comes late, only the floor counts: attempts below the floor were given up, whatever was heard since.
     /// Returns whether the row has changed.
+    // Protocol: docs/protocol.md#s8, #s11, #s13.
     pub(super) fn take(&mut self, beat: &Beat, heard_at: Wall, deadline: Option<Monotonic>) -> bool {
         let is_late = beat.beat <= self.beat;
         if !is_late {

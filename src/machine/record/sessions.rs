@@ -54,6 +54,7 @@ impl Sessions {
     }
 
     /// Whether a session has ended. Of one whose row was not read, nobody can say so.
+    // Protocol: docs/protocol.md#s16.
     pub(super) fn has_ended(&self, id: SessionId) -> bool {
         match self.rows.get(&id) {
             Some(row) => row.is_none(),
@@ -87,6 +88,7 @@ impl Sessions {
     }
 
     /// Writes a heartbeat, if the row is there: nothing but an opening brings a session into being.
+    // Protocol: docs/protocol.md#s2.
     pub(super) fn beat(&mut self, id: SessionId, beat: &Beat, now: StoreNow) {
         let row = self.readable_mut(id);
         if row.is_some_and(|row| row.take(beat, now.wall, now.deadline(beat.lease_ms))) {
@@ -144,6 +146,7 @@ impl Sessions {
 
     /// Some of the other sessions, for whoever opens one to watch: those that nobody ended must go too. Each who opens sees
     /// those whose ids follow its own, so that all are seen by somebody.
+    // Protocol: docs/protocol.md#s3.
     pub(super) fn peers_of(&self, id: SessionId) -> Vec<Peer> {
         let mut peers = Vec::new();
         let following = self.rows.from(|session| *session <= id).map(|(session, row)| (session, row));

@@ -40,6 +40,7 @@ impl<'a> Transition<'a> {
         Self { record, sessions, key, holder, now, asked: None, promoted: Vec::new(), robbed: Vec::new() }
     }
 
+    // Protocol: docs/protocol.md#s14, #f.
     pub(super) fn run(mut self, action: &Action) -> Answer {
         if !matches!(action, Action::Inspect | Action::Fence { .. }) {
             self.drop_ended();
@@ -67,6 +68,7 @@ impl<'a> Transition<'a> {
 
     /// Why a request is not even looked at: an acquisition never brings a session into being, and an attempt that comes
     /// late belongs to nobody.
+    // Protocol: docs/protocol.md#s11.
     fn comes_too_late(&self, ask: &Acquire) -> Option<Outcome> {
         match self.sessions.own(self.holder) {
             None => Some(Outcome::NoSession),
@@ -76,6 +78,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Asked first, this enqueues; asked again, it adopts the grant.
+    // Protocol: docs/protocol.md#s2, #s5, #s8, #i3.
     fn acquire(&mut self, ask: &Acquire) -> Outcome {
         if let Some(refusal) = self.comes_too_late(ask) {
             return refusal;
@@ -129,6 +132,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Why a request that has no grant gets no place either.
+    // Protocol: docs/protocol.md#i9.
     fn refusal(&self, ask: &Acquire, has_place: bool) -> Option<Outcome> {
         if TokenBlock::after(self.record.last_token, self.now.wall).is_none() {
             return Some(Outcome::Exhausted);
@@ -148,6 +152,7 @@ impl<'a> Transition<'a> {
         obstacles.map(|ahead| Outcome::Busy { ahead })
     }
 
+    // Protocol: docs/protocol.md#s12.
     fn waiting(&mut self, ask: &Acquire) -> Outcome {
         let place = self.record.queue.iter().position(|waiter| self.is_own_place(waiter, ask.request));
         let place = self.sweep_before(place.unwrap_or(self.record.queue.len()));
@@ -173,6 +178,7 @@ impl<'a> Transition<'a> {
     }
 
     /// The grant goes over to this session and request. A shared one is not resumed as exclusive. The session that it was detached to ends.
+    // Protocol: docs/protocol.md#s15.
     fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
         let is_left = |grant: &Grant| {
             let suits = grant.mode == ask.mode || ask.mode == Mode::Shared;
@@ -196,6 +202,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Reserves more tokens for a grant; the first one stays its identity.
+    // Protocol: docs/protocol.md#q.
     fn refill(&mut self, at: usize) -> Option<TokenBlock> {
         let more = TokenBlock::refill_after(self.record.last_token, self.now.wall)?;
         self.record.last_token = more.last;
@@ -207,6 +214,7 @@ impl<'a> Transition<'a> {
         Some(more)
     }
 
+    // Protocol: docs/protocol.md#i9.
     fn downgrade(&mut self, token: Token, request: RequestId) -> Outcome {
         let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
         if self.record.grants[at].mode == Mode::Exclusive {
@@ -217,6 +225,7 @@ impl<'a> Transition<'a> {
     }
 
     /// The grant gets a session of its own, which nobody beats.
+    // Protocol: docs/protocol.md#s15.
     fn detach(&mut self, token: Token, request: RequestId, to: SessionId, lease_ms: u64) -> Outcome {
         if self.grant_of(to, token).is_some() {
             return Outcome::Detached;
@@ -232,6 +241,7 @@ impl<'a> Transition<'a> {
         Outcome::Detached
     }
 
+    // Protocol: docs/protocol.md#e, #i9.
     fn release(&mut self, token: Token, request: RequestId) -> Outcome {
         self.remove_place(request);
         // By the request, too: the token of a lease that was taken over since stays, and it is not given back by this.
@@ -241,6 +251,7 @@ impl<'a> Transition<'a> {
         if held.is_some() { Outcome::Released } else { self.not_current(token) }
     }
 
+    // Protocol: docs/protocol.md#e.
     fn withdraw(&mut self, request: RequestId) -> Outcome {
         self.remove_place(request);
         self.remove_grant_of(request);
@@ -248,6 +259,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Compares the beat in the very transaction that deletes the row.
+    // Protocol: docs/protocol.md#s3.
     fn end(&mut self, target: SessionId, beat: u64) -> Outcome {
         let stands_still = match self.sessions.get(target) {
             Some(row) => row.beat == beat,
@@ -262,6 +274,7 @@ impl<'a> Transition<'a> {
         Outcome::Ended
     }
 
+    // Protocol: docs/protocol.md#s7, #s.
     fn fence(&self, token: Token, request: RequestId, upgrade: Option<RequestId>) -> Outcome {
         match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {
             Some(_) => Outcome::Current { contended: !self.record.queue.is_empty(), refill: None },
@@ -302,6 +315,7 @@ impl Transition<'_> {
     }
 
     /// Drops the dead that stand right before a place in the queue. Where the place is then.
+    // Protocol: docs/protocol.md#s14.
     pub(super) fn sweep_before(&mut self, place: usize) -> usize {
         let (mut at, mut seen, mut place) = (place, 0, place);
         while at > 0 && seen < NEAREST {
@@ -318,6 +332,7 @@ impl Transition<'_> {
     }
 
     /// Removes all grants; their holders are to be told, and the loss stands in their sessions.
+    // Protocol: docs/protocol.md#s8, #f.
     fn rob(&mut self) {
         for grant in &core::mem::take(&mut self.record.grants) {
             let (token, request) = (grant.block.first, grant.request);
@@ -328,11 +343,13 @@ impl Transition<'_> {
     }
 
     /// Why nobody may rob the holders: one of them would never learn of it.
+    // Protocol: docs/protocol.md#s8.
     fn unreadable_holder(&self) -> Option<Unreadable> {
         self.record.grants.iter().find_map(|grant| self.sessions.unreadable(grant.holder))
     }
 
     /// Grants to whoever is first in line, as long as that fits. At rest the head of the queue is never grantable.
+    // Protocol: docs/protocol.md#s14.
     pub(super) fn promote(&mut self) {
         while let Some(head) = self.record.queue.first() {
             let orphaned = head.upgrades.is_some_and(|token| self.grant_of(head.holder, token).is_none());
@@ -350,6 +367,7 @@ impl Transition<'_> {
         }
     }
 
+    // Protocol: docs/protocol.md#q.
     fn grant_head(&mut self, block: TokenBlock) {
         let mut waiter = self.record.queue.remove(0);
         if let Some(at) = waiter.upgrades.and_then(|token| self.grant_of(waiter.holder, token)) {
@@ -457,6 +475,7 @@ impl Transition<'_> {
     }
 
     /// The place that a request has already: its own, or the one that all plain requests of a mode share.
+    // Protocol: docs/protocol.md#a.
     fn own_place(&self, ask: &Acquire) -> Option<usize> {
         let is_common = !ask.alone && ask.upgrades().is_none();
         self.record.queue.iter().position(|waiter| {

@@ -15,6 +15,7 @@ use super::super::{
 use super::ATTEMPTS;
 
 impl Machine {
+    // Protocol: docs/protocol.md#rule-6, #i11.
     pub(super) fn ask_failed(
         &mut self,
         request: RequestId,
@@ -57,6 +58,7 @@ impl Machine {
     }
 
     /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
+    // Protocol: docs/protocol.md#p3.
     fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
         self.rob_no_more(&operation.slot);
         let Some(acquire) = self.request(&operation.slot) else {
@@ -106,6 +108,7 @@ impl Machine {
         self.retry_ask(operation, request, now);
     }
 
+    // Protocol: docs/protocol.md#e, #i11.
     pub(super) fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         // A call that waits for several keys is as patient as one that waits for a single key.
         let waits_out_a_lease = operation.second_look == SecondLook::Skipped && error.is_slowness();
@@ -126,6 +129,7 @@ impl Machine {
     }
 
     /// Fails the requests in the queue that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
+    // Protocol: docs/protocol.md#i11.
     pub(super) fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
@@ -163,6 +167,7 @@ impl Machine {
 
     /// If the store may answer again, only the turns with a time limit go on waiting. This refuses the others, which would wait for ever.
     /// Returns whether any turn is left.
+    // Protocol: docs/protocol.md#i11.
     pub(super) fn keep_turns_with_limit(&mut self, slot: &Slot, error: &StoreError) -> bool {
         if !error.may_pass() {
             return false;

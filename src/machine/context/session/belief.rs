@@ -14,6 +14,7 @@ use super::super::{
 
 impl Machine {
     /// What a transaction's answer says of the session that sent it.
+    // Protocol: docs/protocol.md#s4, #s8, #s9, #s16.
     pub(in super::super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
         if !transaction.ends.is_empty() {
             self.session.forget_stale_failures();
@@ -56,6 +57,7 @@ impl Machine {
     }
 
     /// The store confirmed an opening or a heartbeat that was sent then.
+    // Protocol: docs/protocol.md#k.
     pub(in super::super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
         let session = &mut self.session;
         session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
@@ -83,6 +85,7 @@ impl Machine {
 
     /// Time passed otherwise than it should, or a connection was lost: nothing is believed until the store has answered. Whatever happened
     /// here may have happened to the store's connection, too, so its first errors end no wait.
+    // Protocol: docs/protocol.md#i11.
     pub(in super::super) fn doubt(&mut self, now: Monotonic) {
         self.failures_since_doubt.get_or_insert_default();
         self.disbelieve(now);
@@ -119,6 +122,7 @@ impl Machine {
 
     /// What ran out by the holder's own clock is in doubt, not lost: nobody may have ended the session yet. Whoever holds a
     /// lock cannot ask whether it is in doubt: unless the store was not asked yet, it is lost.
+    // Protocol: docs/protocol.md#k, #p4.
     pub(in super::super) fn doubt_if_expired(&mut self, now: Monotonic) {
         if self.belief_ends().is_none_or(|end| end > now) {
             return;
@@ -139,6 +143,7 @@ impl Machine {
 
     /// Loses the session, because a transaction's answer says that it has ended. The same answer may name contexts that this one must tell
     /// of a grant.
+    // Protocol: docs/protocol.md#s10.
     pub(in super::super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
         self.end_session_by(transaction, now);
         self.lose_all(reason, now);
@@ -167,6 +172,7 @@ impl Machine {
     }
 
     /// This transaction deletes the session's row, or found it gone. The id is dead from now on, whatever becomes of a deletion.
+    // Protocol: docs/protocol.md#s10.
     pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
         self.drop_all_of_session(now);

@@ -63,6 +63,7 @@ impl StoreQueue {
     }
 
     /// Takes the operations that would hold up the rest, and all others that need a locked key.
+    // Protocol: docs/protocol.md#p6.
     pub(super) fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         let locked = self.locked_keys(pending);
         take(pending, &|operation| operation.goes_apart(&locked))
@@ -82,6 +83,7 @@ impl StoreQueue {
 
 /// The index of the operation that is to be sent alone next. A request for several keys waits until its own context has given back those
 /// of them that it still has. Otherwise the request would find them taken.
+// Protocol: docs/protocol.md#i14.
 pub(super) fn next_apart(apart: &[PendingOperation], others: &[PendingOperation]) -> Option<usize> {
     if !KEYS_MAY_BE_LOCKED {
         return (!apart.is_empty()).then_some(0);

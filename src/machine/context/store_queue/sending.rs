@@ -37,6 +37,7 @@ impl Machine {
     }
 
     /// Drops operations that are no longer current. After `most` that stay, it examines only those that are sent separately.
+    // Protocol: docs/protocol.md#o.
     fn keep_current(&mut self, mut most: usize) {
         let mut operations = core::mem::take(&mut self.store_queue.waiting);
         let before = operations.len();
@@ -66,6 +67,7 @@ impl Machine {
     }
 
     /// Sends what waits, whatever else is under way.
+    // Protocol: docs/protocol.md#s10, #s17.
     pub(in super::super) fn send_now(&mut self, now: Monotonic) {
         let Some((mut pending, goes_alone)) = self.take_next(now) else { return };
         self.store_queue.last_id += 1;
@@ -119,6 +121,7 @@ impl Machine {
 
     /// Takes what is sent next, and says whether it is sent alone. What the store refused for good, and what needs a locked key, takes
     /// turns with all the rest, so that neither side has to wait for all of the other.
+    // Protocol: docs/protocol.md#s11.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
         let ends = self.ends_stale_at().is_some_and(|at| at <= now);
         let has_to_send = self.session.wants_beat() || self.session.wants_close();
@@ -166,6 +169,7 @@ impl Machine {
     }
 
     /// What the transaction does to the session's row. Nothing closes it but the last part of what was divided.
+    // Protocol: docs/protocol.md#s10.
     fn step_for(&mut self, operations: &[PendingOperation], is_last: bool, sent: Sent) -> SessionStep {
         let acquires = operations.iter().any(PendingOperation::acquires);
         let opens = !self.session.is_open();
@@ -221,6 +225,7 @@ impl Machine {
 
     /// Whether the operation probably needs no row of another session, and of its own session's row only that it exists. A request
     /// that was sent before may have been granted and then stolen, and so may what the context holds of the key: only the row says so.
+    // Protocol: docs/protocol.md#s8, #s17.
     fn is_sure_of(&self, operation: &PendingOperation) -> bool {
         if !operation.acquires() {
             return !operation.contended;
@@ -266,6 +271,7 @@ impl Machine {
         }
     }
 
+    // Protocol: docs/protocol.md#s11.
     fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {
         ask.attempt = sent.transaction;
         let seeking = self.cohorts.change_seeking(slot);
