@@ -20,6 +20,8 @@ pub struct Configuration {
     pub overtaking: bool,
     /// Whether it is compared with a store that reads rows one by one.
     pub rows: bool,
+    /// Whether the store's transactions are several statements.
+    pub statements: bool,
     /// Whether a context that is suspended deletes its session blindly.
     pub abandons: bool,
     /// Whether the hint "somebody waits" ever arrives. Without it the space is smaller.
@@ -64,6 +66,10 @@ pub enum Flaw {
     BeatInserts,
     /// An end that takes no note of beats since.
     EndComparesNothing,
+    /// A transaction of several statements that reads the sessions' rows before it locks the records.
+    ReadsBeforeLock,
+    /// A transaction of several statements that writes rows which others have written, or locked, since it read them.
+    OverwritesUnread,
 }
 
 impl Configuration {
@@ -75,6 +81,7 @@ impl Configuration {
             beacons: false,
             overtaking: false,
             rows: false,
+            statements: false,
             abandons: false,
             hints: false,
             users: vec![vec![(Want::Wait, 1)]; 2],
@@ -113,6 +120,12 @@ impl Configuration {
     /// Compared with a store that reads rows one by one.
     pub fn by_rows(mut self) -> Self {
         self.rows = true;
+        self
+    }
+
+    /// With a store whose transactions are several statements.
+    pub fn by_statements(mut self) -> Self {
+        self.statements = true;
         self
     }
 

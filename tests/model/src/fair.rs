@@ -133,8 +133,8 @@ fn next(state: &State) -> Option<Action> {
     if let Some(who) = state.contexts.iter().position(|context| context.alive && context.suspended) {
         return Some(Action::GoOn(who));
     }
-    if let Some(sent) = state.transactions.first() {
-        return Some(if sent.reply.is_some() { Action::Answer(0) } else { Action::Apply(0) });
+    if let Some(at) = state.first_to_go_on() {
+        return Some(if state.transactions[at].reply.is_some() { Action::Answer(at) } else { Action::Apply(at) });
     }
     for (who, context) in state.contexts.iter().enumerate().filter(|(_, context)| context.alive) {
         if context.rising.is_some() {

@@ -4,11 +4,12 @@ use leasehold::machine::{Answer, Batch, Operation, Outcome, Records, Reply, Sess
 
 use crate::{
     change::{self, Change},
-    configuration::Configuration,
+    configuration::{Configuration, Flaw},
     evidence::Evidence,
     port::{self, Deal, EntryView, RecordView},
     rows,
     rules::{Broken, Rule},
+    statements::Reading,
 };
 
 /// The records, and their history.
@@ -40,6 +41,10 @@ pub struct Scene<'a> {
     pub now: StoreNow,
     /// Whether it is still sure of its session.
     pub sure: bool,
+    /// What it read without a lock, if the store's transactions are several statements.
+    pub reading: Option<&'a Reading>,
+    /// The sessions whose rows other transactions have locked.
+    pub locked: &'a [SessionId],
 }
 
 impl Default for Ledger {
@@ -57,8 +62,26 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// Applies a batch. There is no reply if it was rolled back.
+    pub fn apply(&mut self, batch: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Option<Reply> {
+        let Some(reading) = scene.reading else { return Some(self.apply_at_once(batch, scene, broken)) };
+        let seen = reading.seen_in(&self.records, &self.evidence.opened);
+        let mut applied = seen.clone();
+        batch.apply(&mut applied, scene.now);
+        let written = applied.take_changed();
+        let compares = scene.configuration.flaw != Some(Flaw::OverwritesUnread);
+        if compares && reading.is_overtaken(&written, &self.records, scene.locked) {
+            return None;
+        }
+        let stored = core::mem::replace(&mut self.records, seen);
+        let reply = self.apply_at_once(batch, scene, broken);
+        self.records = Reading::commit(&written, applied, &stored, &self.evidence.opened);
+        self.judge_sessions(batch, scene, broken);
+        Some(reply)
+    }
+
     /// Applies a batch, part by part, and as a whole to compare.
-    pub fn apply(&mut self, batch: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
+    fn apply_at_once(&mut self, batch: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
         let mut whole = self.records.clone();
         let reply = batch.apply(&mut whole, scene.now);
         let changed = whole.take_changed();
@@ -105,9 +128,16 @@ impl Ledger {
     fn part(&mut self, part: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
         let reply = part.apply(&mut self.records, scene.now);
         self.records.take_changed();
+        // A transaction of several statements does not see the rows of all sessions as they are now. It is judged by what it commits.
+        if scene.reading.is_none() {
+            self.judge_sessions(part, scene, broken);
+        }
+        reply
+    }
+
+    fn judge_sessions(&mut self, part: &Batch, scene: &Scene<'_>, broken: &mut Broken) {
         broken.unless(self.evidence.justifies(part, &self.records, scene), Rule::TakeoverNeedsEvidence);
         broken.unless(self.evidence.note(part, &self.records, scene.now_ms), Rule::AbsenceIsFinal);
-        reply
     }
 
     /// The row of a session is deleted blindly.

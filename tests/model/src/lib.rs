@@ -28,6 +28,7 @@ mod rivals;
 mod rows;
 mod rules;
 mod state;
+mod statements;
 mod step;
 mod table;
 mod trace;

@@ -128,7 +128,7 @@ impl World {
         for (at, sent) in state.transactions.iter().enumerate() {
             let hears = sent.heard && state.contexts[sent.who].runs();
             let overtakes = state.transactions[..at].iter().any(|old| old.who == sent.who && old.reply.is_none());
-            if sent.reply.is_none() && (self.configuration.overtaking || !overtakes) {
+            if sent.reply.is_none() && (self.configuration.overtaking || !overtakes) && state.may_apply(at) {
                 actions.push(Action::Apply(at));
             }
             if sent.reply.is_some() && hears {
@@ -234,7 +234,9 @@ impl World {
     }
 
     fn exchange(&self, state: &mut State) {
-        self.step(state, Action::Apply(0));
+        while state.transactions.first().is_some_and(|sent| sent.reply.is_none()) {
+            self.step(state, Action::Apply(0));
+        }
         self.step(state, Action::Answer(0));
     }
 }

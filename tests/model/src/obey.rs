@@ -34,7 +34,16 @@ impl World {
                 context.pay(&batch);
                 context.last_sent = id;
                 let sure_since = if batch.sure_ms > 0 { state.clocks(who) } else { (0, 0) };
-                state.send(Transaction { who, id, batch, sure_since, reply: None, heard: true, abandons: None });
+                state.send(Transaction {
+                    who,
+                    id,
+                    batch,
+                    sure_since,
+                    reply: None,
+                    heard: true,
+                    reading: None,
+                    abandons: None,
+                });
             }
             Event::Abandon(session) => state.abandon(who, session),
             Event::Send(message) => {

@@ -1,6 +1,6 @@
 //! A store that reads and writes rows one by one, as databases do: it does the same as one that has everything at hand.
 
-use leasehold::machine::{Batch, Records, Reply, Row, StoreId, StoreNow};
+use leasehold::machine::{Batch, Records, Reply, Row, SessionId, StoreId, StoreNow};
 
 /// Whether a batch does the same where only the rows are read that it says it needs, through their texts.
 pub(crate) fn suffice(
@@ -39,6 +39,13 @@ fn load(batch: &Batch, stored: &Records, read: &mut Records) {
         let text = stored.text(&Row::Record(key.clone()));
         read.load(key, text.as_deref());
     }
+}
+
+/// The sessions whose rows a batch needs, by the records as they are now.
+pub(crate) fn sessions_of(batch: &Batch, stored: &Records) -> Vec<SessionId> {
+    let mut read = Records::new();
+    load(batch, stored, &mut read);
+    read.sessions_of(batch)
 }
 
 fn read(batch: &Batch, stored: &Records) -> Option<Records> {

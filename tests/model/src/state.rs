@@ -3,7 +3,8 @@
 use leasehold::machine::{Batch, Message, Parcel, Reply, SessionId};
 
 use crate::{
-    budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port, rules::Broken,
+    budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port,
+    rules::Broken, statements::Reading,
 };
 
 /// When the model begins, in ms on every monotonic clock.
@@ -47,6 +48,8 @@ pub struct Transaction {
     pub reply: Option<Reply>,
     /// Whether somebody hears the answer.
     pub heard: bool,
+    /// What it has read, if the store's transactions are several statements, and this one has begun and not committed.
+    pub reading: Option<Reading>,
     /// It does nothing but delete the row of this session, blindly.
     pub abandons: Option<SessionId>,
 }
@@ -150,7 +153,8 @@ impl State {
         let id = last.map_or(0, |sent| sent.id);
         let batch = Batch::new(session, Vec::new());
         let abandons = Some(session);
-        let transaction = Transaction { who, id, batch, sure_since: (0, 0), reply: None, heard: false, abandons };
+        let transaction =
+            Transaction { who, id, batch, sure_since: (0, 0), reply: None, heard: false, reading: None, abandons };
         self.transactions.insert(at, Hashed::new(transaction));
     }
 

@@ -11,6 +11,7 @@ use crate::{
     model::World,
     port::{self, Ticket, Want},
     state::{Signal, State, Transaction, Write},
+    statements::Reading,
     watch,
 };
 
@@ -186,6 +187,10 @@ impl World {
         if let Some(session) = sent.abandons {
             return state.ledger.change().abandon(session);
         }
+        if self.configuration.statements && sent.reading.is_none() {
+            let reading = self.reading(&sent, state);
+            return state.send(Transaction { reading: Some(reading), ..(*sent).clone() });
+        }
         let (own_ms, wall_ms) = state.clocks(sent.who);
         let now = port::store_now(self.configuration.clock, state.now_ms, wall_ms);
         let (mut ledger, mut broken) = (state.ledger.clone(), state.broken);
@@ -199,14 +204,31 @@ impl World {
             && context.standing != Some(sent.batch.session)
             && ledger.records.session(sent.batch.session).is_none();
         let sure = goes_on && sent.heard && sent.id == context.last_sent && is_sure && !was_ended;
-        let scene = Scene { now_ms: state.now_ms, who: sent.who, configuration: &self.configuration, now, sure };
+        let scene = Scene {
+            now_ms: state.now_ms,
+            who: sent.who,
+            configuration: &self.configuration,
+            now,
+            sure,
+            reading: sent.reading.as_ref(),
+            locked: &state.locked(),
+        };
         let batch = self.falsified(&sent.batch, &ledger.records);
         let reply = ledger.change().apply(&batch, &scene, &mut broken);
         (state.ledger, state.broken) = (ledger, broken);
-        if sent.heard {
-            let sent = (*sent).clone();
-            state.send(Transaction { reply: Some(reply), ..sent });
+        // Without a reply it was rolled back, because others wrote what it was about to write.
+        if sent.heard || reply.is_none() {
+            state.send(Transaction { reply, reading: None, ..(*sent).clone() });
         }
+    }
+
+    /// What a transaction reads when it begins.
+    fn reading(&self, sent: &Transaction, state: &State) -> Reading {
+        let (records, flaw) = (&state.ledger.records, self.configuration.flaw);
+        if flaw == Some(Flaw::ReadsBeforeLock) {
+            return Reading::before_the_lock(&state.ledger.evidence.opened, records);
+        }
+        Reading::of(&sent.batch, records)
     }
 
     /// What a broken store makes of a batch.

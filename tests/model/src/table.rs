@@ -309,5 +309,15 @@ pub fn beyond_assumptions() -> Vec<Configuration> {
         named("an end that compares nothing").unnoticed().flaw(Flaw::EndComparesNothing).budget(2, |left| {
             (left.leaps, left.delays) = (1, 1);
         }),
+        Configuration::new("rows that are read before the record is locked")
+            .by_statements()
+            .flaw(Flaw::ReadsBeforeLock)
+            .budget(1, |_| {}),
+        named("rows that are overwritten unread").by_statements().unnoticed().flaw(Flaw::OverwritesUnread).budget(
+            2,
+            |left| {
+                (left.leaps, left.delays) = (1, 1);
+            },
+        ),
     ]
 }

@@ -32,6 +32,8 @@ fn a_broken_world_is_caught() {
         Rule::OneBeliever,
         Rule::AbsenceIsFinal,
         Rule::TakeoverNeedsEvidence,
+        Rule::OneBeliever,
+        Rule::TakeoverNeedsEvidence,
     ];
     assert_eq!(beyond_assumptions().len(), expected.len(), "each broken world has its rule");
     for (configuration, rule) in beyond_assumptions().iter().zip(expected) {

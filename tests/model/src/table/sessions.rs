@@ -8,7 +8,7 @@ use crate::{
 
 /// The sessions' own worlds.
 pub(super) fn configurations(size: Size) -> Vec<Configuration> {
-    [abandoned, several_keys, endings, openings, locks, movers, rows, spans]
+    [abandoned, several_keys, endings, openings, locks, movers, rows, statements, spans]
         .into_iter()
         .flat_map(|some| some(size))
         .collect()
@@ -238,6 +238,58 @@ fn rows(size: Size) -> Vec<Configuration> {
         named("rows, left").queued().budget(pick(0, 2), |left| left.detaches = 1),
         named("rows, doubtful").overtaking().budget(pick(1, 3), |left| left.doubts = 1),
         named("rows, wiped").unbelieving().queued().budget(pick(1, 3), |left| left.wipes = 1),
+    ]
+}
+
+/// Stores whose transactions are several statements, as in SQL.
+fn statements(size: Size) -> Vec<Configuration> {
+    let pick = |test, full| if size == Size::Test { test } else { full };
+    let named = |name| Configuration::new(name).by_statements();
+    vec![
+        named("statements").budget(pick(3, 5), |left| left.delays = pick(0, 2)),
+        named("statements, and a crash")
+            .queued()
+            .budget(pick(3, 5), |left| (left.crashes, left.delays) = (1, pick(0, 2))),
+        named("statements, and a pause unnoticed")
+            .unnoticed()
+            .queued()
+            .budget(pick(2, 4), |left| left.leaps = pick(1, 2)),
+        named("statements, and beacons").beacons().queued().budget(pick(2, 5), |left| {
+            (left.crashes, left.delays) = (1, pick(0, 1));
+        }),
+        named("statements, overtaking").overtaking().budget(pick(2, 4), |left| left.delays = pick(1, 2)),
+        named("statements, doubtful").overtaking().queued().budget(pick(2, 5), |left| {
+            (left.doubts, left.delays) = (1, pick(0, 1));
+        }),
+        named("statements, three and a crash").users(THREE).queued().budget(pick(2, 4), |left| {
+            (left.crashes, left.delays) = (1, pick(0, 1));
+        }),
+        named("statements, and a thief")
+            .wants(&[&[Wait], &[Steal]])
+            .budget(pick(2, 4), |left| left.delays = pick(0, 1)),
+        named("statements, two thieves")
+            .wants(&[&[Steal], &[Steal]])
+            .budget(pick(2, 4), |left| left.delays = pick(0, 1)),
+        named("statements, readers and a crash")
+            .wants(&[&[Read], &[Read], &[Wait]])
+            .queued()
+            .budget(pick(1, 3), |left| (left.crashes, left.delays) = (1, pick(0, 1))),
+        named("statements, an upgrade")
+            .wants(&[&[Read], &[Read]])
+            .queued()
+            .budget(pick(2, 4), |left| (left.upgrades, left.delays) = (1, pick(0, 1))),
+        named("statements, both keys").wants(&[&[Both], &[Second]]).budget(pick(1, 3), |left| left.crashes = 1),
+        named("statements, two keys and one session")
+            .wants(&[&[Wait, Second], &[Wait]])
+            .queued()
+            .budget(pick(1, 4), |_| {}),
+        named("statements, locks").wants(&[&[Lock], &[Lock]]).budget(pick(2, 5), |left| left.delays = pick(0, 1)),
+        named("statements, abandoned").abandoning().queued().budget(pick(2, 4), |left| {
+            (left.suspends, left.delays) = (1, pick(0, 1));
+        }),
+        named("statements, idle").idle().budget(pick(2, 4), |left| left.delays = 1),
+        named("statements, left").queued().budget(pick(1, 3), |left| (left.detaches, left.delays) = (1, pick(0, 1))),
+        named("statements, and fenced writes").queued().budget(pick(2, 4), |left| (left.writes, left.crashes) = (1, 1)),
     ]
 }
 
