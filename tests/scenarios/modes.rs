@@ -139,3 +139,23 @@ fn a_reader_that_waits_for_a_queued_writer_is_granted_when_that_one_gives_up() {
         assert!(first.is_valid());
     });
 }
+
+/// "Larger than that of every guard of this key whose lease had ended when the lease of this one was granted." A reader that joins a lease
+/// of its own context gets a token of that lease, which may be older than leases that have ended since.
+#[test]
+fn a_token_is_larger_than_those_of_all_leases_that_had_ended() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let first = read(&one).await;
+        let second = read(&two).await;
+        let ended = second.token();
+        second.release().await.unwrap();
+        let (joins, fresh) = (read(&one).await, read(&three).await);
+        assert!(first.token() < joins.token() && joins.token() < ended, "it is of the lease of the first");
+        assert!(ended < fresh.token(), "its lease was granted later");
+        let last = fresh.token();
+        drop((first, joins, fresh));
+        let writer = two.leases.lock("k").acquire().await.unwrap();
+        assert!(writer.token() > last, "all leases before had ended");
+    });
+}

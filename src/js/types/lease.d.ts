@@ -16,8 +16,8 @@ export class Lease {
   readonly key: string;
 
   /**
-   * The fencing token: larger than that of every lease of the key that ended before. A safe integer. An {@link upgrade}
-   * brings a new one.
+   * The fencing token: larger than that of every lease of the key that had ended when this one was granted. A safe integer. An
+   * {@link upgrade} brings a new one.
    */
   readonly token: number;
 
