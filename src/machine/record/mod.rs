@@ -165,8 +165,22 @@ pub(super) fn rank(upgrades: Option<Token>, priority: i32, ticket: u64) -> Rank 
     (upgrades.is_none(), Reverse(priority), ticket)
 }
 
+impl Promotion {
+    /// What its holder is told of a grant.
+    fn of(key: &key::Key, grant: &Grant) -> Self {
+        let Grant { holder, request, block, previous, .. } = *grant;
+        Self { key: key.clone(), holder, request, block, previous, contended: false, told: false }
+    }
+}
+
 impl Waiter {
     pub(super) fn rank(&self) -> Rank {
         rank(self.upgrades, self.priority, self.ticket)
+    }
+
+    /// The grant that its place becomes.
+    fn into_grant(self, block: TokenBlock, previous: Token) -> Grant {
+        let Self { holder, request, mode, info, extra, .. } = self;
+        Grant { holder, request, mode, block, previous, info, extra }
     }
 }

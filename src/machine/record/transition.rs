@@ -496,17 +496,3 @@ fn has_ended(sessions: &mut Sessions, session: SessionId, asker: SessionId, now:
     }
     sessions.has_ended(session)
 }
-
-impl Promotion {
-    pub(super) fn of(key: &Key, grant: &Grant) -> Self {
-        let Grant { holder, request, block, previous, .. } = *grant;
-        Self { key: key.clone(), holder, request, block, previous, contended: false, told: false }
-    }
-}
-
-impl Waiter {
-    fn into_grant(self, block: TokenBlock, previous: Token) -> Grant {
-        let Self { holder, request, mode, info, extra, .. } = self;
-        Grant { holder, request, mode, block, previous, info, extra }
-    }
-}
