@@ -3,13 +3,13 @@
 use std::{
     any::Any,
     fs,
-    thread::{scope, sleep},
+    thread::{ScopedJoinHandle, scope, sleep},
     time::{Duration, Instant},
 };
 
 use nix::{
     errno::Errno,
-    sys::signal::{Signal, kill},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 
@@ -29,11 +29,11 @@ struct Place {
     url: String,
     port: u16,
     /// Dropping this ends the server. `None` if other tests share the server.
-    _server: Option<Box<dyn Any>>,
+    _server: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Place {
-    fn new(url: String, port: u16, server: Option<Box<dyn Any>>) -> Self {
+    fn new(url: String, port: u16, server: Option<Box<dyn Any + Send + Sync>>) -> Self {
         Self { scratch: Scratch::new(), url, port, _server: server }
     }
 
@@ -159,6 +159,62 @@ fn ends_when_the_server_falls_silent(place: &Place, lease: u64) -> (Option<Strin
     (told, took)
 }
 
+/// The holder is cut off from the server, and another leasehold, which is not, waits for the key. The command and what it has started
+/// ignore TERM. The grace is as long as the lease allows, so that KILL comes as late as it may. When the rival's command begins, it looks
+/// whether anybody of the holder's group is left. With `--on-loss warn` somebody is, so the look can tell.
+fn a_group_that_ignores_term_is_gone_before_a_rivals_command_begins(place: &Place) {
+    // leasehold can only be in time while it runs. If the machine kept this process from running for so long, it may have kept leasehold
+    // from running, too. Then an attempt in which somebody is left proves nothing. Each other attempt counts.
+    const BUSY: Duration = Duration::from_millis(300);
+    let is_proof = |_| {
+        let ([killed, warned], pause) = finds_side_by_side(place);
+        println!("{killed} after kill, {warned} after warn; the machine paused for {pause:?}");
+        assert_eq!(warned, "left");
+        assert!(killed == "gone" || pause > BUSY, "the machine paused for {pause:?}");
+        killed == "gone"
+    };
+    assert!((0..5).any(is_proof), "the machine is too busy");
+}
+
+/// What the rivals' commands find, and the longest time for which this process did not run meanwhile.
+fn finds_side_by_side(place: &Place) -> ([String; 2], Duration) {
+    scope(|threads| {
+        let finds = ["kill", "warn"].map(|on_loss| threads.spawn(move || finds_when_it_begins(place, on_loss)));
+        let mut pause = Duration::ZERO;
+        while !finds.iter().all(ScopedJoinHandle::is_finished) {
+            let start = Instant::now();
+            sleep(Duration::from_millis(10));
+            pause = pause.max(start.elapsed());
+        }
+        (finds.map(|found| found.join().expect("it fails with a message of its own")), pause)
+    })
+}
+
+fn finds_when_it_begins(place: &Place, on_loss: &str) -> String {
+    let (key, times) = (&on_loss[..1], ["--lease", "6", "--grace", "1.6"]);
+    let proxy = Proxy::start(place.port, WIRE);
+    let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
+    let script = "trap '' TERM; sleep 600 & echo $$; exec sleep 600";
+    let options = ["run", "--store", &url, "--on-loss", on_loss];
+    let holder = place.scratch.start(&[&options, &times[..], &[key, "sh", "-c", script]].concat());
+    let group = Pid::from_raw(holder.line().expect("it runs").parse().expect("it is a process id"));
+    // Who is dead stays in the group until somebody has taken note of it.
+    let look = format!("ps -A -o pgid= -o stat= | grep -q '^ *{group} [^Z]' && echo left || echo gone");
+    let options = ["run", "-q", "--store", &place.url];
+    let mut rival = place.scratch.start(&[&options, &times[..], &[key, "sh", "-c", &look]].concat());
+    let waits = || place.done("status", &["--json", key]).out.contains(r#""queue":[{"#);
+    // On a busy machine, the holder may have lost the lease by then.
+    until("the queue", || rival.has_ended() || waits());
+    proxy.fall_silent();
+    let found = rival.line().expect("it is granted the key");
+    match on_loss {
+        "kill" => assert_eq!(holder.end().0, 75),
+        _ => killpg(group, Signal::SIGKILL).expect("it is left"),
+    }
+    assert_eq!(rival.end(), (0, String::new()));
+    found
+}
+
 /// `timeout` tells its child to end, and then the group of its child.
 fn a_second_signal_does_not_belie_a_release_that_succeeds(place: &Place) {
     let proxy = Proxy::start(place.port, WIRE);
@@ -193,6 +249,7 @@ macro_rules! over {
             a_holder_whose_clock_is_behind_is_alive
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
+            a_group_that_ignores_term_is_gone_before_a_rivals_command_begins
             a_second_signal_does_not_belie_a_release_that_succeeds
         }
     };
