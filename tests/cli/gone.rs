@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use crate::harness::{Running, Scratch, until};
 use crate::show::until_queued;
 
-fn delete(scratch: &Scratch) {
+pub(crate) fn delete(scratch: &Scratch) {
     for suffix in ["", "-wal", "-shm"] {
         fs::remove_file(format!("{}{suffix}", scratch.file().display())).unwrap();
     }

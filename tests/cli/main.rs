@@ -47,6 +47,7 @@ mod show;
 mod signals;
 mod stores;
 mod terminal;
+mod terminal_codes;
 mod turns;
 mod visitors;
 #[path = "../processes/wall_clock.rs"]
