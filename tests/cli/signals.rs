@@ -325,6 +325,9 @@ fn a_theft_that_is_told_to_stop_is_carried_out_and_reported() {
     assert!(thief.line().is_some_and(|line| line.starts_with("took \"k\" from ")), "{}", thief.err());
     assert_eq!(thief.end(), (0, String::new()));
     holder.until_err("another process stole it");
+    // Its command goes on after a loss, and would go on after the end of the test.
+    holder.signal(Signal::SIGTERM);
+    assert_eq!(holder.end().0, 143);
 }
 
 /// As some programs leave it to what they start.
