@@ -71,6 +71,12 @@ fn the_benchmark_measures_any_store() {
             assert!(figures.len() == 2 && figures[1] >= figures[0], "{done:?}");
         }
     }
+    let json = scratch.done(&["bench", "--json", "--rounds", "10"]);
+    let figures = json.out.strip_prefix("{\"rounds\":10,\"acquire_and_release\":{\"p50_ms\":").expect(&json.err);
+    let words = figures.replace(",\"p95_ms\":", " ").replace("},\"hand_off\":{\"p50_ms\":", " ");
+    let figures = words.strip_suffix("}}\n").expect("it is one line").split(' ');
+    let figures: Vec<f64> = figures.map(|figure| figure.parse().unwrap()).collect();
+    assert!(figures.len() == 4 && figures.iter().all(|ms| *ms > 0.0), "{json:?}");
     assert_eq!(scratch.done(&["bench", "--rounds", "0"]).code, 64);
     assert_eq!(scratch.done(&["list", "--json"]).out, "[]\n", "nothing is left behind");
 }

@@ -229,6 +229,31 @@ fn a_theft_without_a_command_hands_the_key_to_who_waits() {
     let scratch = Scratch::new();
     let victim = scratch.ready(&[], "echo ready; exec sleep 600");
     let waiter = scratch.start(&["run", "-q", "k", "echo", "granted"]);
+/// In the form of `status --json`.
+#[test]
+fn a_thief_writes_json_for_programs() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["steal", "--json", "k"]).out, "{\"key\":\"k\",\"robbed\":[]}\n");
+    let victim = scratch.ready(&[], "echo ready; exec sleep 600");
+    let status = scratch.done(&["status", "--json", "k"]).out;
+    let holder = status.split_once("\"session\":").and_then(|(_, rest)| rest.split(']').next()).expect("it is held");
+    let thief = scratch.done(&["steal", "--json", "k"]);
+    assert!(thief.out.starts_with("{\"key\":\"k\",\"robbed\":[{\"mode\":\"exclusive\",\"token\":"), "{thief:?}");
+    assert!(thief.out.ends_with(&format!("{holder}]}}\n")), "{thief:?} is not {status}");
+    assert_eq!((thief.code, &*thief.err), (0, ""));
+    assert_eq!(victim.end().0, 75);
+}
+
+#[test]
+fn a_thief_with_a_command_writes_no_json() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let thief = scratch.done(&["steal", "--json", "k", "echo", "ran"]);
+    assert!(thief.code == 64 && thief.out.is_empty() && thief.err.contains("leave one of them out"), "{thief:?}");
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1, "it took nothing");
+    drop(holder);
+}
+
     until_queued(&scratch, 1);
     let thief = scratch.done(&["steal", "k"]);
     assert!(thief.out.contains(&format!("pid {}", victim.pid())), "{thief:?}");

@@ -11,6 +11,7 @@ use leasehold::{
 use tokio::time::{Instant, sleep};
 
 use super::codes::{Exit, Failure};
+use super::json;
 use super::options::Bench;
 use super::output::print_until_signal;
 use super::signals::{self, Call, Signals};
@@ -27,7 +28,10 @@ pub(crate) async fn bench(options: &Bench) -> Result<Exit, Failure> {
     let mut measured = Measured { rounds: options.rounds, ..Measured::default() };
     loop {
         match measure(&mut measured, &url, &mut signals).await? {
-            None => return print_until_signal(measured.table(), &mut signals).await,
+            None => {
+                let figures = if options.json { measured.as_json() } else { measured.table() };
+                return print_until_signal(figures, &mut signals).await;
+            }
             Some(Call::End(signal)) => return Ok(signal.into()),
             Some(Call::Stop) => signals::stop(),
         }
@@ -114,9 +118,26 @@ impl Measured {
     fn table(&self) -> String {
         let mut text = format!("{:<22}{:>9}{:>9}\n", format!("ms, {} rounds", self.rounds), "p50", "p95");
         for (name, spans) in [("acquire and release", &self.alone), ("hand-off", &self.handed)] {
-            text += &format!("{name:<22}{:>9.2}{:>9.2}\n", percentile(spans, 50), percentile(spans, 95));
+            let [p50, p95] = [50, 95].map(|percent| match percentile(spans, percent) {
+                Some(ms) => format!("{ms:.2}"),
+                None => "-".into(),
+            });
+            text += &format!("{name:<22}{p50:>9}{p95:>9}\n");
         }
         text
+    }
+
+    fn as_json(&self) -> String {
+        let figures = |spans| {
+            let figure = |percent| percentile(spans, percent).map_or_else(|| "null".into(), |ms| format!("{ms:.3}"));
+            json::object(&[("p50_ms", figure(50)), ("p95_ms", figure(95))])
+        };
+        let fields = [
+            ("rounds", self.rounds.to_string()),
+            ("acquire_and_release", figures(&self.alone)),
+            ("hand_off", figures(&self.handed)),
+        ];
+        json::object(&fields) + "\n"
     }
 }
 
@@ -154,10 +175,10 @@ async fn until_awaited(guard: &LeaseGuard, giver: &LeaseManager, key: &str) -> R
     Ok(())
 }
 
-/// In ms.
-fn percentile(spans: &[Duration], percent: usize) -> f64 {
+/// In ms; `None` if nothing was measured, because somebody stole the key in each round.
+fn percentile(spans: &[Duration], percent: usize) -> Option<f64> {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable();
     let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(place).map_or(0.0, |span| span.as_secs_f64() * 1_000.0)
+    sorted.get(place).map(|span| span.as_secs_f64() * 1_000.0)
 }

@@ -188,6 +188,9 @@ pub(crate) struct Watch {
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold steal [OPTIONS] KEY [[--] COMMAND...]")]
 pub(crate) struct Steal {
+    /// Write as JSON who held the key; not with a command
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
     #[command(flatten)]
@@ -221,6 +224,9 @@ pub(crate) struct Bench {
     /// How often each is measured
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }

@@ -85,17 +85,6 @@ fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
 }
 
 fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
-    let holders = status.holders.iter().map(|holder| {
-        json::object(&[
-            ("mode", json::string(holder.mode.name())),
-            ("token", holder.token.as_u64().to_string()),
-            ("expires_at_ms", holder.expires_at.as_ms().to_string()),
-            ("life", json::string(eyes.holder(holder).name())),
-            ("session", json::string(&holder.holder.to_string())),
-            ("instance", json::string(&holder.instance)),
-            ("info", json::string(&holder.info)),
-        ])
-    });
     let queue = status.queue.iter().map(|waiter| {
         json::object(&[
             ("mode", json::string(waiter.mode.name())),
@@ -109,7 +98,22 @@ fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
     json::object(&[
         ("key", json::string(status.key.as_str())),
         ("last_token", status.last_token.as_u64().to_string()),
-        ("holders", json::array(holders)),
+        ("holders", holders_as_json(status, eyes)),
         ("queue", json::array(queue)),
     ])
+}
+
+/// The holders, as an array.
+pub(crate) fn holders_as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
+    json::array(status.holders.iter().map(|holder| {
+        json::object(&[
+            ("mode", json::string(holder.mode.name())),
+            ("token", holder.token.as_u64().to_string()),
+            ("expires_at_ms", holder.expires_at.as_ms().to_string()),
+            ("life", json::string(eyes.holder(holder).name())),
+            ("session", json::string(&holder.holder.to_string())),
+            ("instance", json::string(&holder.instance)),
+            ("info", json::string(&holder.info)),
+        ])
+    }))
 }

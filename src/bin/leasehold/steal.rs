@@ -5,9 +5,12 @@ use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
 use super::hold::Rules;
+use super::json;
+use super::life::Eyes;
 use super::options::{self, Steal};
 use super::output::{print_until_signal, tell};
 use super::place::{self, Patience};
+use super::show;
 use super::signals::{Call, Signals};
 use super::supervise::Job;
 use super::wait::{self, Waited, named};
@@ -15,6 +18,11 @@ use super::wait::{self, Waited, named};
 /// Takes a key from whoever holds it.
 pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
+    if options.json && !command.is_empty() {
+        return Err(Failure::usage(
+            "--json is for a theft without a command, because a command writes to the same output; leave one of them out",
+        ));
+    }
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let info = wait::info(holding.info.as_deref(), &command);
@@ -29,7 +37,8 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let mut robbed = String::new();
     let asked = async {
         // Afterwards nothing is known of a victim.
-        robbed = sentence(&key, &leases.status(&key).await?);
+        let before = leases.status(&key).await?;
+        robbed = if options.json { as_json(&before, &opened.eyes) } else { sentence(&key, &before) };
         request.steal().await.map(Some)
     };
     let waited = wait::wait(&opened, asked, &mut signals, None).await;
@@ -50,6 +59,10 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     };
     wait::close(leases).await;
     exit
+}
+
+fn as_json(before: &LeaseStatus, eyes: &Eyes) -> String {
+    json::object(&[("key", json::string(before.key.as_str())), ("robbed", show::holders_as_json(before, eyes))])
 }
 
 fn sentence(key: &str, before: &LeaseStatus) -> String {
