@@ -140,6 +140,9 @@ fn names_are_escaped() {
     let scratch = Scratch::new();
     let key = "a \"b\" \\ \u{1b}[2J\n\té";
     let script = "leasehold list --json; leasehold list";
+    // U+009B begins a command, as ESC [ does, and U+202E turns the line.
+    let done = scratch.done(&["run", "--info", "\u{9b}2J", "a\u{202e}b", "leasehold", "list", "--json"]);
+    assert!(done.out.contains(r"a\u202eb") && done.out.contains(r"\u009b2J") && done.out.is_ascii(), "{done:?}");
     let done = scratch.done(&["run", key, "sh", "-c", script]);
     assert!(done.out.starts_with(r#"[{"key":"a \"b\" \\ \u001b[2J\n\té","#), "{done:?}");
     assert!(!done.out.contains('\u{1b}'), "{done:?}");

@@ -1,5 +1,7 @@
 //! JSON, as far as it is needed.
 
+use super::table::commands;
+
 /// A string, in quotes.
 pub(crate) fn string(text: &str) -> String {
     let mut json = String::from('"');
@@ -10,7 +12,8 @@ pub(crate) fn string(text: &str) -> String {
             '\n' => json.push_str("\\n"),
             '\t' => json.push_str("\\t"),
             '\r' => json.push_str("\\r"),
-            control if control < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(control))),
+            // People read it on a terminal, too. None of these letters is above U+FFFF.
+            letter if commands(letter) => json.push_str(&format!("\\u{:04x}", u32::from(letter))),
             other => json.push(other),
         }
     }

@@ -67,7 +67,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Whether a terminal does something else than to show the letter: control it, break the line, or turn its direction, so that one
 /// name looks like another.
-fn commands(letter: char) -> bool {
+pub(crate) fn commands(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
