@@ -218,6 +218,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
         ("/tmp/x.db", &["\"/tmp/x.db\"", "for an SQLite file write sqlite:/tmp/x.db"]),
         ("sqlite:", &["names no file after `sqlite:`"]),
         ("sqlite::memory:", &["name a file"]),
+        ("sqlite:/", &["directory", "name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
         ("sqlite:leases.db?prefix=1a", &["\"1a\"", "lower-case letters"]),
         ("memory:", &["memory:", "sqlite:"]),
@@ -280,7 +281,6 @@ fn a_store_that_cannot_be_opened_gives_69_and_names_the_remedy() {
     for (url, parts) in [
         ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"][..]),
         ("sqlite:diary", &["diary", "no SQLite database"]),
-        ("sqlite:/", &["directory"]),
     ] {
         told(&scratch.done(&["run", "--store", url, "k", "true"]), 69, parts);
         told(&scratch.done(&["list", "--store", url]), 69, parts);

@@ -32,6 +32,47 @@ fn without_a_home_a_store_has_to_be_named() {
     assert!(done.code == 69 && done.err.contains("--store"), "{done:?}");
 }
 
+/// A URL cannot name a file in it, and the user has given no URL.
+#[test]
+fn a_state_folder_with_a_question_mark_is_refused_with_a_remedy() {
+    let scratch = Scratch::new();
+    let home = scratch.0.join("why?prefix=x");
+    fs::create_dir(&home).unwrap();
+    for variable in ["HOME", "XDG_STATE_HOME"] {
+        for order in [&["run", "k", "true"][..], &["list"], &["watch"], &["bench"]] {
+            let mut command = scratch.leasehold(order);
+            command.env_remove("LEASEHOLD_STORE").env_remove("XDG_STATE_HOME").env(variable, &home);
+            let refused = done(&mut command);
+            let parts = ["why?prefix=x", "question mark", "--store"];
+            assert!(refused.code == 69 && parts.iter().all(|part| refused.err.contains(part)), "{refused:?}");
+        }
+    }
+    assert_eq!(fs::read_dir(&home).unwrap().count() + fs::read_dir(&scratch.0).unwrap().count(), 1, "nothing is made");
+}
+
+/// The shell does so only where a word begins.
+#[test]
+fn a_tilde_that_no_shell_replaced_is_told() {
+    let scratch = Scratch::new();
+    for order in [&["run", "k", "true"][..], &["list"]] {
+        let mut command = scratch.leasehold(order);
+        let refused = done(command.env("LEASEHOLD_STORE", "sqlite:~/leases.db"));
+        assert!(refused.code == 69 && refused.err.contains("write $HOME instead"), "{refused:?}");
+    }
+}
+
+/// SQLite would make a file of this name.
+#[test]
+fn a_path_that_ends_with_a_slash_gives_64_and_makes_no_file() {
+    let scratch = Scratch::new();
+    for order in [&["run", "-w", "1", "k", "true"][..], &["list"], &["steal", "k"]] {
+        let mut command = scratch.leasehold(order);
+        let refused = done(command.env("LEASEHOLD_STORE", "sqlite:folder/"));
+        assert!(refused.code == 64 && refused.err.contains("name a file in it"), "{refused:?}");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    }
+}
+
 /// Otherwise root would make the folder that is named for users who have none.
 #[test]
 fn a_home_that_is_not_there_is_not_made() {

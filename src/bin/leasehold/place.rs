@@ -166,11 +166,12 @@ fn own_file() -> Result<String, Failure> {
     let folder = state_folder().ok_or_else(|| {
         Failure::new(STORE, "neither XDG_STATE_HOME nor HOME is set to an absolute path; name a store by --store")
     })?;
+    let refused = |why| Failure::new(STORE, format!("{}: the path {why}; name a store by --store", folder.display()));
     match folder.join("leasehold/leases.db").to_str() {
+        // A URL cannot name such a file.
+        Some(path) if path.contains('?') => Err(refused("of your state folder has a question mark")),
         Some(path) => Ok(format!("{FILE}{path}")),
-        None => {
-            Err(Failure::new(STORE, format!("{}: the path is not UTF-8; name a store by --store", folder.display())))
-        }
+        None => Err(refused("is not UTF-8")),
     }
 }
 
@@ -333,7 +334,14 @@ pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     }
     // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
     let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
-    Failure { may_pass, ..Failure::new(STORE, error.message) }
+    let remedy =
+        if has_tilde(url) { "; a shell replaces ~ only where a word begins, so write $HOME instead" } else { "" };
+    Failure { may_pass, ..Failure::new(STORE, error.message + remedy) }
+}
+
+/// Whether the path of a file has a folder named `~`, as in `--store sqlite:~/leases.db`.
+fn has_tilde(url: &str) -> bool {
+    file_of(url).is_some_and(|(file, _)| file.iter().any(|folder| folder == "~"))
 }
 
 /// What is wrong with a URL, and the remedy. The library also offers `memory:`, which this program refuses.
