@@ -131,18 +131,20 @@ fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {
     assert!(line.contains(&format!("pid {}", holder.pid())), "{line}");
     live.signal(Signal::SIGTERM);
     let (code, err) = live.end();
-    assert!(code == 143 && err.lines().count() == 1, "{err}");
+    // The file is there a moment before its tables are. Each of the two is told once.
+    let told = ["there is no such file yet", "nobody has used the tables"].map(|why| err.matches(why).count());
+    assert!(code == 143 && told[0] == 1 && told[1] <= 1 && err.lines().count() == told[0] + told[1], "{err}");
 }
 
 /// A name may hold what JSON must escape, and what would command a terminal.
 #[test]
 fn names_are_escaped() {
     let scratch = Scratch::new();
-    let key = "a \"b\" \\ \u{1b}[2J\n\té";
-    let script = "leasehold list --json; leasehold list";
     // U+009B begins a command, as ESC [ does, and U+202E turns the line.
     let done = scratch.done(&["run", "--info", "\u{9b}2J", "a\u{202e}b", "leasehold", "list", "--json"]);
     assert!(done.out.contains(r"a\u202eb") && done.out.contains(r"\u009b2J") && done.out.is_ascii(), "{done:?}");
+    let key = "a \"b\" \\ \u{1b}[2J\n\té";
+    let script = "leasehold list --json; leasehold list";
     let done = scratch.done(&["run", key, "sh", "-c", script]);
     assert!(done.out.starts_with(r#"[{"key":"a \"b\" \\ \u001b[2J\n\té","#), "{done:?}");
     assert!(!done.out.contains('\u{1b}'), "{done:?}");
@@ -227,11 +229,6 @@ fn a_thief_shows_whom_it_robbed_and_has_a_larger_token() {
     assert_eq!(victim.end().0, 75);
 }
 
-#[test]
-fn a_theft_without_a_command_hands_the_key_to_who_waits() {
-    let scratch = Scratch::new();
-    let victim = scratch.ready(&[], "echo ready; exec sleep 600");
-    let waiter = scratch.start(&["run", "-q", "k", "echo", "granted"]);
 /// In the form of `status --json`.
 #[test]
 fn a_thief_writes_json_for_programs() {
@@ -257,6 +254,11 @@ fn a_thief_with_a_command_writes_no_json() {
     drop(holder);
 }
 
+#[test]
+fn a_theft_without_a_command_hands_the_key_to_who_waits() {
+    let scratch = Scratch::new();
+    let victim = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "k", "echo", "granted"]);
     until_queued(&scratch, 1);
     let thief = scratch.done(&["steal", "k"]);
     assert!(thief.out.contains(&format!("pid {}", victim.pid())), "{thief:?}");
