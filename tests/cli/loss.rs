@@ -67,6 +67,19 @@ fn what_the_command_has_started_is_killed_too() {
     ended(running, "another process stole it");
 }
 
+/// The inner leasehold started a group of its own, to which the outer one sends nothing.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_command_under_two_leases_is_killed_with_the_outer_one() {
+    let scratch = Scratch::new();
+    let script = "exec leasehold run inner -- sh -c 'trap \"\" TERM; echo ready; exec sleep 600'";
+    let running = scratch.ready(&["--grace", "0.4"], script);
+    steal(&scratch);
+    assert_eq!(running.line(), None, "the innermost command had stdout open");
+    ended(running, "another process stole it");
+    assert_eq!(scratch.done(&["run", "-n", "inner", "true"]).code, 0);
+}
+
 #[test]
 fn a_command_that_is_stopped_is_ended_too() {
     let scratch = Scratch::new();
