@@ -284,6 +284,41 @@ mod postgres {
     over!(place);
 }
 
+#[cfg(feature = "store-postgres")]
+mod postgres_with_beacons {
+    use super::Place;
+    use crate::{harness::until, postgres_server as server};
+
+    fn place(name: &str) -> Option<Place> {
+        let tables = server::Place::new(&format!("beacons_{}", &name[..name.len().min(40)]))?;
+        let url = format!("{}?prefix={}&signals=beacons", tables.url, tables.prefix);
+        Some(Place::new(url, tables.port(), None))
+    }
+
+    over! { place:
+        a_lease_is_held_refused_and_released
+        a_theft_ends_the_command
+        a_group_that_ignores_term_is_gone_before_a_rivals_command_begins
+    }
+
+    /// Its lease would have to run out otherwise. Who comes later than its death needs 10 s to tell it from a restart of the server.
+    #[test]
+    fn a_dead_holder_is_replaced_before_its_lease_has_run_out() {
+        let Some(place) = place("a_dead_holder_is_replaced") else { return };
+        let options = ["--store", &place.url, "--lease", "3600", "--grace", "1"];
+        let holder = || place.scratch.ready(&options, "echo ready; exec sleep 600");
+        let first = holder();
+        let waits = place.scratch.start(&["run", "-q", "--store", &place.url, "k", "echo", "granted"]);
+        until("the queue", || place.done("status", &["--json", "k"]).out.contains(r#""queue":[{"#));
+        drop(first);
+        assert_eq!(waits.line().as_deref(), Some("granted"));
+        drop(holder());
+        assert_eq!(place.done("run", &["-n", "k", "true"]).code, 1);
+        let later = place.done("run", &["-q", "-w", "25", "k", "echo", "granted"]);
+        assert_eq!((later.code, &*later.out, &*later.err), (0, "granted\n", ""));
+    }
+}
+
 #[cfg(feature = "store-etcd")]
 mod etcd {
     use super::Place;
