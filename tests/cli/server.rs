@@ -179,7 +179,8 @@ fn a_group_that_ignores_term_is_gone_before_a_rivals_command_begins(place: &Plac
 /// What the rivals' commands find, and the longest time for which this process did not run meanwhile.
 fn finds_side_by_side(place: &Place) -> ([String; 2], Duration) {
     scope(|threads| {
-        let finds = ["kill", "warn"].map(|on_loss| threads.spawn(move || finds_when_it_begins(place, on_loss)));
+        let finds = ["kill", "warn"]
+            .map(|on_loss| threads.spawn(move || finds_when_it_begins(place, on_loss, Proxy::fall_silent)));
         let mut pause = Duration::ZERO;
         while !finds.iter().all(ScopedJoinHandle::is_finished) {
             let start = Instant::now();
@@ -190,7 +191,8 @@ fn finds_side_by_side(place: &Place) -> ([String; 2], Duration) {
     })
 }
 
-fn finds_when_it_begins(place: &Place, on_loss: &str) -> String {
+/// What the rival's command finds after the holder was cut off in this way.
+fn finds_when_it_begins(place: &Place, on_loss: &str, cut_off: impl Fn(&Proxy)) -> String {
     let (key, times) = (&on_loss[..1], ["--lease", "6", "--grace", "1.6"]);
     let proxy = Proxy::start(place.port, WIRE);
     let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
@@ -205,7 +207,7 @@ fn finds_when_it_begins(place: &Place, on_loss: &str) -> String {
     let waits = || place.done("status", &["--json", key]).out.contains(r#""queue":[{"#);
     // On a busy machine, the holder may have lost the lease by then.
     until("the queue", || rival.has_ended() || waits());
-    proxy.fall_silent();
+    cut_off(&proxy);
     let found = rival.line().expect("it is granted the key");
     match on_loss {
         "kill" => assert_eq!(holder.end().0, 75),
@@ -286,8 +288,12 @@ mod postgres {
 
 #[cfg(feature = "store-postgres")]
 mod postgres_with_beacons {
-    use super::Place;
-    use crate::{harness::until, postgres_server as server};
+    use super::{Place, finds_when_it_begins};
+    use crate::{
+        harness::{is_right_once, until},
+        postgres_server as server,
+        proxy::Proxy,
+    };
 
     fn place(name: &str) -> Option<Place> {
         let tables = server::Place::new(&format!("beacons_{}", &name[..name.len().min(40)]))?;
@@ -316,6 +322,18 @@ mod postgres_with_beacons {
         assert_eq!(place.done("run", &["-n", "k", "true"]).code, 1);
         let later = place.done("run", &["-q", "-w", "25", "k", "echo", "granted"]);
         assert_eq!((later.code, &*later.out, &*later.err), (0, "granted\n", ""));
+    }
+
+    /// Nobody promises there that its command has ended before.
+    #[test]
+    fn a_holder_whose_connection_the_server_closes_counts_as_dead() {
+        let Some(place) = place("a_holder_whose_connection_is_closed") else { return };
+        let cut = |proxy: &Proxy| {
+            proxy.cut();
+            proxy.fall_silent();
+        };
+        // On a busy machine, the rival may come so late that the command has ended.
+        is_right_once((0..3).map(|_| finds_when_it_begins(&place, "kill", cut)), |found| found == "left");
     }
 }
 
