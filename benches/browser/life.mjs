@@ -1,13 +1,29 @@
 // The holder goes, and a waiter in another tab gets its turn. How long that took is seen by the waiter alone, so that no
 // two clocks are compared: from the holder's last sign of life to the grant. There is a sign every 1 to 4 ms.
-import { sleep } from "./wait.mjs";
+import { inTime } from "./wait.mjs";
 
 const signs = new BroadcastChannel("bench-signs");
 
-// Takes the locks with these names, and lives.
+// What `action` brings for each of these names. Who fails or hangs is left out, and `failures` says why.
+async function each(names, failures, ms, action) {
+  const results = {};
+  const attempt = async (name) => {
+    try {
+      results[name] = await inTime(action(name), ms);
+    } catch (error) {
+      failures[name] = String(error);
+    }
+  };
+  await Promise.all(names.map(attempt));
+  return results;
+}
+
+// Takes the locks with these names, and lives. Brings why some could not be taken.
 export async function live(locks, names, key) {
-  for (const name of names) await locks[name].take(key);
+  const failures = {};
+  for (const name of names) await each([name], failures, 20_000, () => locks[name].take(key));
   setInterval(() => signs.postMessage(key), 1);
+  return failures;
 }
 
 // The same in a worker, which has only what works there: leasehold and Web Locks.
@@ -15,11 +31,12 @@ let worker;
 
 export function startWorker(key) {
   worker = new Worker(new URL("worker.mjs", import.meta.url), { type: "module" });
-  return new Promise((resolve, reject) => {
+  const holds = new Promise((resolve, reject) => {
     worker.onmessage = resolve;
     worker.onerror = (event) => reject(Error(event.message));
     worker.postMessage(key);
   });
+  return inTime(holds);
 }
 
 export const endWorker = () => worker.terminate();
@@ -31,25 +48,25 @@ export const waiting = (key) => waits.has(key);
 // A holder may give back what it has before it shows its last sign of life, but not long before.
 const EARLY_MS = 100;
 
-// Waits for all of these locks at once. Brings the time each took, in ms; none for who had it long before its holder
-// ended, or has none yet after half a minute.
+// Waits for all of these locks at once. Brings the time that each took, in ms, and why others failed; who was granted its lock long before
+// the holder ended has neither.
 export async function takeOver(locks, names, key) {
+  const failures = {};
   let lastSign;
   const listen = ({ data }) => {
     if (data === key) lastSign = performance.now();
   };
   signs.addEventListener("message", listen);
-  const grants = names.map(async (name) => {
+  const taking = each(names, failures, 40_000, async (name) => {
     const giveBack = await locks[name].take(key);
-    const granted = performance.now();
-    return { name, granted, giveBack };
+    return { granted: performance.now(), giveBack };
   });
-  await Promise.all(names.map((name) => locks[name].queued(key)));
+  await each(names, failures, 10_000, (name) => locks[name].queued(key));
   waits.add(key);
-  const taken = await Promise.all(grants.map((grant) => Promise.race([grant, sleep(30_000)])));
+  const taken = await taking;
   waits.delete(key);
   signs.removeEventListener("message", listen);
-  await Promise.all(taken.map((grant) => grant?.giveBack()));
-  const fair = taken.filter((grant) => grant?.granted > lastSign - EARLY_MS);
-  return Object.fromEntries(fair.map(({ name, granted }) => [name, Math.max(0, granted - lastSign)]));
+  await each(Object.keys(taken), failures, 5_000, (name) => taken[name].giveBack());
+  const fair = Object.entries(taken).filter(([, { granted }]) => granted > lastSign - EARLY_MS);
+  return { samples: Object.fromEntries(fair.map(([name, { granted }]) => [name, Math.max(0, granted - lastSign)])), failures };
 }

@@ -37,6 +37,10 @@ pub(crate) async fn measure(pages: &Pages, tab: &Tab, plan: &Plan, figures: &mut
         ("weblocks", "weblocks_cpu_ms"),
         ("idb_mutex", "idb_mutex_cpu_ms"),
     ] {
+        // Who hung would hang again, for longer.
+        if measured["failures"].get(program).is_some() {
+            continue;
+        }
         match work(&pages.browser, tab, program, 50 * plan.alone_rounds).await {
             Ok(ms) => figures.add(name, ms),
             Err(error) => eprintln!("  CPU: {program} failed: {error:#}"),

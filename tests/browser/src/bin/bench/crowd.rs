@@ -32,22 +32,33 @@ struct Crowd {
 
 pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut tabs = vec![];
-    open_up_to(plan.crowd_tabs, pages, &mut tabs).await?;
     for contestant in CONTESTANTS.iter().filter(|contestant| contestant.crowd > 0) {
         let turns = (contestant.crowd / plan.crowd_divisor).max(2);
+        open_up_to(plan.crowd_tabs, pages, &mut tabs).await?;
         match gather(pages, &tabs, contestant, turns).await {
             Ok(crowd) => judge(contestant, &crowd, figures),
-            Err(error) => eprintln!("  crowd: {} failed: {error:#}", contestant.name),
+            Err(error) => {
+                eprintln!("  crowd: {} failed: {error:#}", contestant.name);
+                close(&mut tabs).await?;
+            }
         }
     }
-    open_up_to(plan.large_crowd_tabs, pages, &mut tabs).await?;
     for contestant in CONTESTANTS.iter().filter(|contestant| contestant.wake == Wake::Told && contestant.crowd > 10) {
+        open_up_to(plan.large_crowd_tabs, pages, &mut tabs).await?;
         match gather(pages, &tabs, contestant, contestant.crowd / plan.crowd_divisor / 5).await {
             Ok(crowd) => figures.add(contestant.figure("large_crowd_turn_mean_ms"), crowd.turn_ms()),
-            Err(error) => eprintln!("  large crowd: {} failed: {error:#}", contestant.name),
+            Err(error) => {
+                eprintln!("  large crowd: {} failed: {error:#}", contestant.name);
+                close(&mut tabs).await?;
+            }
         }
     }
-    for tab in tabs {
+    close(&mut tabs).await
+}
+
+/// After a failure too: in some of these tabs, its program may go on.
+async fn close(tabs: &mut Vec<Tab>) -> anyhow::Result<()> {
+    for tab in tabs.drain(..) {
         tab.close().await?;
     }
     Ok(())

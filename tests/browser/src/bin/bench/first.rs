@@ -28,11 +28,19 @@ const WARM_UPS: u32 = 3;
 
 pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let mut failed = vec![];
     for round in 0..WARM_UPS + plan.fresh_tabs {
         for page in PAGES {
-            let times = once(pages, page).await?;
-            for (what, ms) in times.as_object().into_iter().flatten().filter(|_| round >= WARM_UPS) {
-                samples.entry(figure(page, what)).or_default().push(number(ms)?);
+            if failed.contains(&page) {
+                continue;
+            }
+            match once(pages, page).await {
+                Ok(times) if round >= WARM_UPS => add(page, &times, &mut samples)?,
+                Ok(_) => {}
+                Err(error) => {
+                    eprintln!("  first lease: the page {page} failed: {error:#}");
+                    failed.push(page);
+                }
             }
         }
     }
@@ -56,9 +64,16 @@ pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -
 async fn once(pages: &Pages, page: &str) -> anyhow::Result<Value> {
     let url = pages.server.url(&format!("/kept/benches/browser/first/{page}.html"));
     let tab = pages.browser.open(&url, Shape::Window).await?;
-    let times = tab.until("return window.first", Value::Null, SOON).await?;
+    let times = tab.until("return window.first", Value::Null, SOON).await;
     tab.close().await?;
-    Ok(times)
+    times
+}
+
+fn add(page: &str, times: &Value, samples: &mut BTreeMap<String, Vec<f64>>) -> anyhow::Result<()> {
+    for (what, ms) in times.as_object().into_iter().flatten() {
+        samples.entry(figure(page, what)).or_default().push(number(ms)?);
+    }
+    Ok(())
 }
 
 /// The time of the grant is named after the page alone; the name of an earlier time says what happened then.

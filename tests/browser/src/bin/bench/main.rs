@@ -1,5 +1,5 @@
 //! What a lease costs in a browser, beside the platform's own transaction and other locks in the same run. Writes
-//! `target/bench/browser.json`. Ends well however slow anything is: it tells, it does not judge.
+//! `target/bench/browser.json`. Ends well however slow anything is, and whichever rival hangs: it tells, it does not judge.
 //!
 //! `bench [ENGINE …] [quick]`: all engines that are here, or the named ones; `quick` takes a tenth of the samples and
 //! shows that it works, not how fast. `bench first …` measures only the first lease of fresh tabs, which is printed and not
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use leasehold_browser_tests::Engine;
 
-use crate::measure::Plan;
+use crate::{figures::Figures, measure::Plan};
 
 const ENGINES: &[Engine] = &[Engine::Chromium, Engine::Firefox, Engine::WebKit];
 
@@ -69,16 +69,29 @@ fn run() -> anyhow::Result<()> {
 
 fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let mut all = vec![];
+    let (mut all, mut failed) = (vec![], vec![]);
     println!("{}", machine::described());
     for engine in engines {
         eprintln!("measuring in {} …", engine.name());
         let busy = machine::busy();
-        let figures = runtime.block_on(async {
-            if only_first { measure::measure_first(*engine, plan).await } else { measure::measure(*engine, plan).await }
-        })?;
+        let mut figures = Figures::default();
+        let outcome = runtime.block_on(async {
+            if only_first {
+                measure::measure_first(*engine, plan, &mut figures).await
+            } else {
+                measure::measure(*engine, plan, &mut figures).await
+            }
+        });
+        if let Err(error) = outcome {
+            eprintln!("  {} failed: {error:#}", engine.name());
+            failed.push(engine.name());
+        }
         all.push(report::Run { engine: *engine, figures, busy });
     }
     report::print(&all);
-    if only_first { Ok(()) } else { report::save(&all) }
+    if !only_first {
+        report::save(&all)?;
+    }
+    anyhow::ensure!(failed.is_empty(), "figures are missing of {}", failed.join(" and "));
+    Ok(())
 }

@@ -48,36 +48,44 @@ impl Plan {
     };
 }
 
-pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Figures> {
+/// Adds the figures part by part. A part that fails is told, and the others go on.
+///
+/// # Errors
+/// When the browser itself can no longer be used. The figures up to then are there.
+pub(crate) async fn measure(engine: Engine, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
-    let tab = pages.open().await?;
+    let mut tab = pages.open().await?;
     tell_clock(&tab).await?;
-    let mut figures = Figures::default();
-    first::measure(&pages, plan, &mut figures).await?;
-    alone::measure(&pages, &tab, plan, &mut figures).await?;
-
-    let other = pages.open().await?;
-    other.run("bench.serve()", Value::Null).await?;
-    pair::measure(&tab, plan, &mut figures).await?;
-    other.close().await?;
-
-    take_over::measure(engine, &pages, &tab, plan, &mut figures).await?;
-    crowd::measure(&pages, plan, &mut figures).await?;
+    has_ended("the first lease", first::measure(&pages, plan, figures).await);
+    if !has_ended("turns alone", alone::measure(&pages, &tab, plan, figures).await) {
+        tab = pages.open().await?;
+    }
+    if !has_ended("hand-offs", pair::measure(&pages, &tab, plan, figures).await) {
+        tab = pages.open().await?;
+    }
+    if !has_ended("take-overs", take_over::measure(engine, &pages, &tab, plan, figures).await) {
+        tab = pages.open().await?;
+    }
+    has_ended("the crowds", crowd::measure(&pages, plan, figures).await);
     // Counts and seconds, which nothing here disturbs: both at a time.
     let mut slow = Figures::default();
     let polled = take_over::measure_slow(engine, &pages, &tab, plan, &mut slow);
-    let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan));
-    polled?;
-    slow.iter().chain(idle?.iter()).for_each(|(name, value)| figures.add(name, value));
-    Ok(figures)
+    let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan, figures));
+    has_ended("slow take-overs", polled);
+    has_ended("idle managers", idle);
+    slow.iter().for_each(|(name, value)| figures.add(name, value));
+    Ok(())
 }
 
 /// The fresh tabs alone.
-pub(crate) async fn measure_first(engine: Engine, plan: &Plan) -> anyhow::Result<Figures> {
+pub(crate) async fn measure_first(engine: Engine, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
-    let mut figures = Figures::default();
-    first::measure(&pages, plan, &mut figures).await?;
-    Ok(figures)
+    first::measure(&pages, plan, figures).await
+}
+
+/// Whether a part came to its end; tells why it did not. Its tab may go on with it.
+fn has_ended(part: &str, outcome: anyhow::Result<()>) -> bool {
+    outcome.inspect_err(|error| eprintln!("  {part} ended early: {error:#}")).is_ok()
 }
 
 async fn tell_clock(tab: &Tab) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use crate::{
     contestants::{CONTESTANTS, Contestant, Wake},
     figures::{Figures, Unit, number},
     measure::Plan,
-    page::{Pages, SOON, loaded},
+    page::{Pages, SOON, loaded, tell_failures},
 };
 
 /// Longer than the slowest of those who poll.
@@ -50,6 +50,14 @@ struct Samples {
     end: End,
     contestant: &'static Contestant,
     ms: Vec<f64>,
+    /// Who failed once takes no further part: a rival that hangs would cost half a minute each time.
+    failed: bool,
+}
+
+impl Samples {
+    fn takes_part(&self, end: End) -> bool {
+        self.end == end && !self.failed
+    }
 }
 
 /// Those whom the browser tells.
@@ -87,8 +95,10 @@ async fn once(
     all: &mut [Samples],
 ) -> anyhow::Result<()> {
     let passing = if matches!(end, End::Close | End::Crash) { Some(pages.open().await?) } else { None };
-    start(passing.as_ref().unwrap_or(stays), waiter, end, key, all).await?;
-    finish(passing, stays, end).await?;
+    let started = start(passing.as_ref().unwrap_or(stays), waiter, end, key, all).await;
+    // Its holder goes in any case: while it lives, it shows signs of life all the time.
+    let finished = finish(passing, stays, end).await;
+    started.and(finished)?;
     collect(waiter, end, key, all).await
 }
 
@@ -102,43 +112,65 @@ pub(crate) async fn measure_slow(
 ) -> anyhow::Result<()> {
     let ends: Vec<End> = [End::Close, End::Crash].into_iter().filter(|end| end.is_possible(engine)).collect();
     let mut all = samples_of(&ends, Wake::Polls);
-    let mut keys = vec![];
+    let mut begun = vec![];
     for round in 0..plan.slow_take_overs {
         for end in &ends {
-            let (key, holder) = (format!("slow-{}-{round}", end.name()), pages.open().await?);
-            start(&holder, waiter, *end, &key, &all).await?;
-            // At once: one of them loses a lock that it holds for long.
-            finish(Some(holder), waiter, *end).await?;
-            keys.push((*end, key));
+            let key = format!("slow-{}-{round}", end.name());
+            match begin(pages, waiter, *end, &key, &mut all).await {
+                Ok(()) => begun.push((*end, key)),
+                Err(error) => eprintln!("  take-over, {key}: {error:#}"),
+            }
         }
     }
-    for (end, key) in keys {
-        collect(waiter, end, &key, &mut all).await?;
+    for (end, key) in begun {
+        if let Err(error) = collect(waiter, end, &key, &mut all).await {
+            eprintln!("  take-over, {key}: {error:#}");
+        }
     }
     report(&all, &[50], figures);
     Ok(())
+}
+
+async fn begin(pages: &Pages, waiter: &Tab, end: End, key: &str, all: &mut [Samples]) -> anyhow::Result<()> {
+    let holder = pages.open().await?;
+    let started = start(&holder, waiter, end, key, all).await;
+    // At once: one of them loses a lock that it holds for long.
+    let finished = finish(Some(holder), waiter, end).await;
+    started.and(finished)
 }
 
 fn samples_of(ends: &[End], wake: Wake) -> Vec<Samples> {
     let mut all = vec![];
     for end in ends {
         let contestants = CONTESTANTS.iter().filter(|contestant| contestant.wake == wake && end.holds(contestant));
-        all.extend(contestants.map(|contestant| Samples { end: *end, contestant, ms: vec![] }));
+        all.extend(contestants.map(|contestant| Samples { end: *end, contestant, ms: vec![], failed: false }));
     }
     all
 }
 
 /// The holder holds what the waiter waits for.
-async fn start(holder: &Tab, waiter: &Tab, end: End, key: &str, all: &[Samples]) -> anyhow::Result<()> {
-    let names = all.iter().filter(|samples| samples.end == end).map(|samples| samples.contestant.name);
-    let arg = json!({ "names": names.collect::<Vec<_>>(), "key": key });
-    match end {
+async fn start(holder: &Tab, waiter: &Tab, end: End, key: &str, all: &mut [Samples]) -> anyhow::Result<()> {
+    let failures = match end {
         End::Worker => holder.run("await bench.startWorker(arg)", json!(key)).await?,
-        _ => holder.run("await bench.live(arg)", arg.clone()).await?,
+        _ => holder.run("return bench.live(arg)", whose(end, key, all)).await?,
     };
-    waiter.start(key, "return bench.takeOver(arg)", arg).await?;
+    leave_out(&failures, end, key, all);
+    waiter.start(key, "return bench.takeOver(arg)", whose(end, key, all)).await?;
     waiter.until("return bench.waiting(arg)", json!(key), SOON).await?;
     Ok(())
+}
+
+/// The locks of all who still take part, and the key.
+fn whose(end: End, key: &str, all: &[Samples]) -> Value {
+    let names = all.iter().filter(|samples| samples.takes_part(end)).map(|samples| samples.contestant.name);
+    json!({ "names": names.collect::<Vec<_>>(), "key": key })
+}
+
+fn leave_out(failures: &Value, end: End, key: &str, all: &mut [Samples]) {
+    tell_failures(&format!("take-over, {key}"), failures);
+    for samples in all.iter_mut().filter(|samples| samples.end == end) {
+        samples.failed |= failures.get(samples.contestant.name).is_some();
+    }
 }
 
 async fn finish(passing: Option<Tab>, stays: &Tab, end: End) -> anyhow::Result<()> {
@@ -155,8 +187,9 @@ async fn finish(passing: Option<Tab>, stays: &Tab, end: End) -> anyhow::Result<(
 
 async fn collect(waiter: &Tab, end: End, key: &str, all: &mut [Samples]) -> anyhow::Result<()> {
     let taken = waiter.outcome(key, LONG).await?;
-    for samples in all.iter_mut().filter(|samples| samples.end == end) {
-        match taken.get(samples.contestant.name) {
+    leave_out(&taken["failures"], end, key, all);
+    for samples in all.iter_mut().filter(|samples| samples.takes_part(end)) {
+        match taken["samples"].get(samples.contestant.name) {
             Some(ms) => samples.ms.push(number(ms)?),
             None => eprintln!("  take-over, {key}: {} gave no sample", samples.contestant.name),
         }
@@ -165,7 +198,7 @@ async fn collect(waiter: &Tab, end: End, key: &str, all: &mut [Samples]) -> anyh
 }
 
 fn report(all: &[Samples], percents: &[usize], figures: &mut Figures) {
-    for Samples { end, contestant, ms } in all {
+    for Samples { end, contestant, ms, .. } in all {
         figures.percentiles(&contestant.figure(&format!("{}_takeover", end.name())), Unit::Ms, ms, percents);
     }
 }
