@@ -117,7 +117,7 @@ impl Browser {
         told.unwrap_or("of an unknown version").into()
     }
 
-    /// How long its processes have worked so far, in ms, in steps of 10 ms. A process that has ended no longer counts.
+    /// How long its processes have worked so far, in ms, in steps of 10 ms.
     ///
     /// # Errors
     /// On systems that do not tell.

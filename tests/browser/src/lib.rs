@@ -13,7 +13,7 @@ mod webkit;
 
 pub use browser::{Browser, Shape};
 pub use engine::Engine;
-pub use process::Process;
+pub use process::{Process, own_work_ms};
 pub use server::Server;
 pub use tab::Tab;
 

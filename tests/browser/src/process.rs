@@ -50,23 +50,38 @@ fn runs_pages(process: u32) -> bool {
 
 /// How long each descendant of a process has worked.
 pub(crate) fn times_below(root: u32) -> anyhow::Result<Times> {
+    Ok(below(root)?.iter().map(|stat| (stat.process, stat.time)).collect())
+}
+
+/// How long a process and all of its descendants have worked, in ms. One that has ended counts if its parent lives and asked how it ended.
+pub(crate) fn work_below(root: u32) -> anyhow::Result<f64> {
+    Ok(below(root)?.iter().map(|stat| stat.time + stat.time_of_ended).sum::<u64>() as f64 * MS_PER_TICK)
+}
+
+/// How long this program and all that it has started have worked so far, in ms.
+///
+/// # Errors
+/// On systems that do not tell.
+pub fn own_work_ms() -> anyhow::Result<f64> {
+    work_below(std::process::id())
+}
+
+fn below(root: u32) -> anyhow::Result<Vec<Stat>> {
     let all = fs::read_dir("/proc").context("the processes of a browser can be seen on Linux only")?;
-    let all: Vec<_> = all.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
+    let mut all: Vec<_> = all.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
     let mut below = HashSet::from([root]);
     // Parents come before their children, but for numbers that were used again.
     while all.iter().any(|stat| below.contains(&stat.parent) && below.insert(stat.process)) {}
-    Ok(all.iter().filter(|stat| below.contains(&stat.process)).map(|stat| (stat.process, stat.time)).collect())
-}
-
-/// How long all descendants of a process have worked, in ms. What has ended no longer counts.
-pub(crate) fn work_below(root: u32) -> anyhow::Result<f64> {
-    Ok(times_below(root)?.values().sum::<u64>() as f64 * MS_PER_TICK)
+    all.retain(|stat| below.contains(&stat.process));
+    Ok(all)
 }
 
 struct Stat {
     process: u32,
     parent: u32,
     time: u64,
+    /// What those of its children worked that have ended, with their own children.
+    time_of_ended: u64,
 }
 
 /// [proc_pid_stat(5)](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html)
@@ -75,5 +90,10 @@ fn stat(process: u32) -> Option<Stat> {
     // The name of the program may have blanks and parentheses in it.
     let fields: Vec<_> = line.rsplit(')').next()?.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat { process, parent: number(1)?.try_into().ok()?, time: number(11)? + number(12)? })
+    Some(Stat {
+        process,
+        parent: number(1)?.try_into().ok()?,
+        time: number(11)? + number(12)?,
+        time_of_ended: number(13)? + number(14)?,
+    })
 }

@@ -12,6 +12,10 @@ impl Figures {
         self.0.push((name.into(), value));
     }
 
+    pub(crate) fn append(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
     /// Nothing of no samples: who failed has no figure.
     pub(crate) fn percentiles(&mut self, name: &str, unit: Unit, samples: &[f64], percents: &[usize]) {
         for percent in percents {

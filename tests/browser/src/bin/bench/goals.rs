@@ -22,14 +22,16 @@ enum Bound {
     AtLeast,
 }
 
-pub(crate) fn print(Run { engine, figures, busy }: &Run) {
-    println!("\ngoals in {}:", engine.name());
-    if let Some(busy) = busy.filter(|busy| *busy > MOST_BUSY) {
+pub(crate) fn print(run: &Run) {
+    println!("\ngoals in {}:", run.browser());
+    let busiest = run.others.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    if let Some((part, others)) = busiest.filter(|(_, others)| *others > MOST_BUSY) {
         return println!(
-            "  not judged: others took {:.0} % of the processors' time; measure again without them",
-            busy * 100.0
+            "  not judged: others took {:.0} % of the processors' time during {part}; measure again without them",
+            others * 100.0
         );
     }
+    let Run { engine, figures, .. } = run;
     for Goal { what, value, bound, limit, words } in costs(*engine, figures).into_iter().chain(manners(figures)) {
         let Some((value, limit)) = value.zip(limit) else {
             println!("  {what:42}        –     {words}: not measured");

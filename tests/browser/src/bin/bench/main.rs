@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use leasehold_browser_tests::Engine;
 
-use crate::{figures::Figures, measure::Plan};
+use crate::measure::Plan;
 
 const ENGINES: &[Engine] = &[Engine::Chromium, Engine::Firefox, Engine::WebKit];
 
@@ -70,27 +70,27 @@ fn run() -> anyhow::Result<()> {
 fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (mut all, mut failed) = (vec![], vec![]);
+    let facts = machine::facts();
     println!("{}", machine::described());
     for engine in engines {
         eprintln!("measuring in {} …", engine.name());
-        let busy = machine::busy();
-        let mut figures = Figures::default();
+        let mut run = report::Run::new(*engine);
         let outcome = runtime.block_on(async {
             if only_first {
-                measure::measure_first(*engine, plan, &mut figures).await
+                measure::measure_first(plan, &mut run).await
             } else {
-                measure::measure(*engine, plan, &mut figures).await
+                measure::measure(plan, &mut run).await
             }
         });
         if let Err(error) = outcome {
             eprintln!("  {} failed: {error:#}", engine.name());
             failed.push(engine.name());
         }
-        all.push(report::Run { engine: *engine, figures, busy });
+        all.push(run);
     }
     report::print(&all);
     if !only_first {
-        report::save(&all)?;
+        report::save(&all, facts)?;
     }
     anyhow::ensure!(failed.is_empty(), "figures are missing of {}", failed.join(" and "));
     Ok(())

@@ -1,9 +1,9 @@
 //! One engine, from its start to its figures.
 
-use leasehold_browser_tests::{Browser, Engine, Server, Tab};
+use leasehold_browser_tests::{Browser, Server, Tab};
 use serde_json::Value;
 
-use crate::{alone, crowd, figures::Figures, first, idle, page::Pages, pair, take_over};
+use crate::{alone, crowd, figures::Figures, first, idle, machine::Watch, page::Pages, pair, report::Run, take_over};
 
 /// How much of everything.
 pub(crate) struct Plan {
@@ -52,40 +52,63 @@ impl Plan {
 ///
 /// # Errors
 /// When the browser itself can no longer be used. The figures up to then are there.
-pub(crate) async fn measure(engine: Engine, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
-    let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
+pub(crate) async fn measure(plan: &Plan, run: &mut Run) -> anyhow::Result<()> {
+    let engine = run.engine;
+    let pages = start(run).await?;
     let mut tab = pages.open().await?;
     tell_clock(&tab).await?;
-    has_ended("the first lease", first::measure(&pages, plan, figures).await);
-    if !has_ended("turns alone", alone::measure(&pages, &tab, plan, figures).await) {
+    run.part(FIRST, async |figures| first::measure(&pages, plan, figures).await).await;
+    if !run.part("turns alone", async |figures| alone::measure(&pages, &tab, plan, figures).await).await {
         tab = pages.open().await?;
     }
-    if !has_ended("hand-offs", pair::measure(&pages, &tab, plan, figures).await) {
+    if !run.part("hand-offs", async |figures| pair::measure(&pages, &tab, plan, figures).await).await {
         tab = pages.open().await?;
     }
-    if !has_ended("take-overs", take_over::measure(engine, &pages, &tab, plan, figures).await) {
+    let told = async |figures: &mut Figures| take_over::measure(engine, &pages, &tab, plan, figures).await;
+    if !run.part("take-overs", told).await {
         tab = pages.open().await?;
     }
-    has_ended("the crowds", crowd::measure(&pages, plan, figures).await);
+    run.part("crowds", async |figures| crowd::measure(&pages, plan, figures).await).await;
     // Counts and seconds, which nothing here disturbs: both at a time.
-    let mut slow = Figures::default();
-    let polled = take_over::measure_slow(engine, &pages, &tab, plan, &mut slow);
-    let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan, figures));
-    has_ended("slow take-overs", polled);
-    has_ended("idle managers", idle);
-    slow.iter().for_each(|(name, value)| figures.add(name, value));
+    let mut idle_figures = Figures::default();
+    let polled = async |figures: &mut Figures| {
+        let polled = take_over::measure_slow(engine, &pages, &tab, plan, figures);
+        let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan, &mut idle_figures));
+        tell_end("idle managers", idle);
+        polled
+    };
+    run.part("slow take-overs", polled).await;
+    run.figures.append(idle_figures);
     Ok(())
 }
 
 /// The fresh tabs alone.
-pub(crate) async fn measure_first(engine: Engine, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
-    let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
-    first::measure(&pages, plan, figures).await
+pub(crate) async fn measure_first(plan: &Plan, run: &mut Run) -> anyhow::Result<()> {
+    let pages = start(run).await?;
+    run.part(FIRST, async |figures| first::measure(&pages, plan, figures).await).await;
+    Ok(())
 }
 
-/// Whether a part came to its end; tells why it did not. Its tab may go on with it.
-fn has_ended(part: &str, outcome: anyhow::Result<()>) -> bool {
-    outcome.inspect_err(|error| eprintln!("  {part} ended early: {error:#}")).is_ok()
+const FIRST: &str = "first leases";
+
+async fn start(run: &mut Run) -> anyhow::Result<Pages> {
+    let pages = Pages { server: Server::start()?, browser: Browser::start(run.engine).await? };
+    run.version = Some(pages.browser.version());
+    Ok(pages)
+}
+
+impl Run {
+    /// Whether a part came to its end; if it did not, its tabs may go on with it.
+    async fn part(&mut self, name: &'static str, work: impl AsyncFnOnce(&mut Figures) -> anyhow::Result<()>) -> bool {
+        let watch = Watch::begin();
+        let outcome = work(&mut self.figures).await;
+        self.others.extend(watch.and_then(|watch| watch.others()).map(|others| (name, others)));
+        tell_end(name, outcome)
+    }
+}
+
+fn tell_end(part: &str, outcome: anyhow::Result<()>) -> bool {
+    outcome.inspect_err(|error| eprintln!("  {part}: not measured to the end: {error:#}")).is_ok()
 }
 
 async fn tell_clock(tab: &Tab) -> anyhow::Result<()> {

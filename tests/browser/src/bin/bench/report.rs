@@ -21,13 +21,27 @@ browser: all of one run; the last word of a name is its unit
 /// One engine's.
 pub(crate) struct Run {
     pub(crate) engine: Engine,
+    /// None if the browser did not start.
+    pub(crate) version: Option<String>,
     pub(crate) figures: Figures,
-    /// The part of the processors' time that others took before it.
-    pub(crate) busy: Option<f64>,
+    /// The part of the processors' time that other programs took during each part of the run, from 0 to 1.
+    pub(crate) others: Vec<(&'static str, f64)>,
+}
+
+impl Run {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, version: None, figures: Figures::default(), others: vec![] }
+    }
+
+    /// With the version, for people.
+    pub(crate) fn browser(&self) -> String {
+        [self.engine.name(), self.version.as_deref().unwrap_or("did not start")].join(" ")
+    }
 }
 
 pub(crate) fn print(all: &[Run]) {
     println!("{LEGEND}");
+    println!("{}\n", all.iter().map(Run::browser).collect::<Vec<_>>().join(", "));
     print!("{:52}", "");
     all.iter().for_each(|run| print!("{:>11}", run.engine.name()));
     println!();
@@ -52,17 +66,27 @@ fn names(all: &[Run]) -> Vec<&str> {
     names
 }
 
-pub(crate) fn save(all: &[Run]) -> anyhow::Result<()> {
+/// Writes the figures, and beside them under `run` what they were measured on.
+pub(crate) fn save(all: &[Run], machine: Value) -> anyhow::Result<()> {
     let mut object = Map::new();
-    for Run { engine, figures, .. } in all {
+    let mut browsers = Map::new();
+    for Run { engine, version, figures, others } in all {
         for (name, value) in figures.iter() {
             // Finer than any of these clocks.
-            object.insert(format!("{}_{name}", engine.name()), json!((value * 1e3).round() / 1e3));
+            object.insert(format!("{}_{name}", engine.name()), json!(rounded(value)));
         }
+        let others: Map<_, _> =
+            others.iter().map(|(part, others)| (part.to_string(), json!(rounded(*others)))).collect();
+        browsers.insert(engine.name().into(), json!({ "version": version, "processors_taken_by_others": others }));
     }
+    object.insert("run".into(), json!({ "machine": machine, "browsers": browsers }));
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("browser.json"), format!("{:#}\n", Value::Object(object)))?;
     println!("\nwritten to target/bench/browser.json");
     Ok(())
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
