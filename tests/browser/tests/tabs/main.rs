@@ -8,6 +8,7 @@ mod crowd;
 mod examples;
 mod face;
 mod fence;
+mod frames;
 mod frozen;
 mod guides;
 mod hidden;
@@ -91,6 +92,7 @@ in_the_browsers! {
         contexts::a_frame_takes_turns_and_is_removed,
         contexts::several_managers_of_one_page_take_turns,
         contexts::in_a_sandboxed_frame_open_is_refused,
+        frames::thirty_frames_in_a_queue_write_one_small_row_each_heartbeat,
         face::stolen_work_is_told_and_left_behind,
         face::of_two_tabs_that_try_one_runs,
         face::several_keys_are_had_by_one_tab_at_a_time,
