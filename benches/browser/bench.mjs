@@ -1,6 +1,6 @@
 // The page of the benchmark. It measures; the program that drives it computes and judges.
 import { alone, repeated } from "./alone.mjs";
-import { contestants } from "./contestants.mjs";
+import { contestants, old } from "./contestants.mjs";
 import { crowd } from "./crowd.mjs";
 import { writes } from "./fence.mjs";
 import { hits } from "./hits.mjs";
@@ -20,8 +20,20 @@ function ways() {
   };
 }
 
+// The same by the old build, if there is one.
+async function oldWays() {
+  if (!old) return {};
+  const { hit } = await hits("bench-hits-old", old);
+  const { plain_write, fenced_write } = await writes("bench-fence-old", old);
+  return { old_hit: hit, old_plain_write: plain_write, old_fenced_write: fenced_write };
+}
+
+async function everyWay() {
+  return { raw: { each: 10, turn: raw }, ...ways(), ...(await hits()), ...(await writes()), ...(await oldWays()) };
+}
+
 window.bench = {
-  alone: async (rounds) => alone({ raw: { each: 10, turn: raw }, ...ways(), ...(await hits()), ...(await writes()) }, locks, rounds),
+  alone: async (rounds) => alone(await everyWay(), locks, rounds),
   repeated: ({ name, turns }) => repeated(name === "raw" ? raw : async () => (await locks[name].take("alone"))(), turns),
   pings,
   serve: () => serve(locks),

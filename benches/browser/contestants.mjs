@@ -1,18 +1,21 @@
 // Those who are measured beside each other. Each can `take(key)`, which brings the function that gives it back, and tells
 // with `queued(key)` when a waiter of that key stands in the queue, if there is one.
 // `alone`, `handOffs`: how many turns it gets per round. The slow ones get fewer.
-import { LeaseManager } from "/pkg/index.mjs";
+import * as present from "/pkg/index.mjs";
 import { load } from "./commonjs.mjs";
 import { electorOverLocks, electorOverMessages } from "./election.mjs";
 import { sleep, until } from "./wait.mjs";
 import { withoutLocks } from "./without-locks.mjs";
 
+// An old build of leasehold, if there is one.
+export const old = new URLSearchParams(location.search).has("old") ? await import("/old-pkg/index.mjs") : null;
+
 export async function contestants() {
   const { default: Mutex } = await load("/benches/node_modules/idb-mutex/dist/index.js");
   const { default: TabsLock } = await load("/benches/node_modules/browser-tabs-lock/index.js");
   return {
-    // What is measured is the store, not the lease that is kept for the next request.
-    leasehold: leasehold(await LeaseManager.open("bench", { lingerMs: 0 })),
+    leasehold: await leasehold(present, "bench"),
+    ...(old && { old_leasehold: await leasehold(old, "bench-old") }),
     weblocks: { alone: 10, handOffs: 10, take: takeWebLock, queued: queuedAtLocks },
     idb_mutex: idbMutex(Mutex),
     browser_tabs_lock: browserTabsLock(new TabsLock()),
@@ -22,7 +25,9 @@ export async function contestants() {
   };
 }
 
-function leasehold(leases) {
+async function leasehold({ LeaseManager }, name) {
+  // What is measured is the store, not the lease that is kept for the next request.
+  const leases = await LeaseManager.open(name, { lingerMs: 0 });
   return {
     alone: 10,
     handOffs: 10,

@@ -1,13 +1,13 @@
 // One write into the user's own database, plain and under a fence.
-import * as leasehold from "/pkg/index.mjs";
+import * as present from "/pkg/index.mjs";
 
 const NOTES = "notes";
 const LEASES = "leasehold";
 
 // None while the library has no fences.
-export async function writes(database = "bench-fence") {
+export async function writes(database = "bench-fence", leasehold = present) {
   if (!leasehold.Lease.prototype.fence) return {};
-  const db = await open(database);
+  const db = await open(database, leasehold.createStore);
   const lease = await (await leasehold.LeaseManager.attach(db)).acquire("writes");
   return {
     plain_write: { each: 10, turn: () => write(db.transaction(NOTES, "readwrite", { durability: "relaxed" })) },
@@ -22,11 +22,11 @@ export async function writes(database = "bench-fence") {
   };
 }
 
-function open(database) {
+function open(database, createStore) {
   const request = indexedDB.open(database, 1);
   request.onupgradeneeded = () => {
     request.result.createObjectStore(NOTES);
-    leasehold.createStore(request.result);
+    createStore(request.result);
   };
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);

@@ -1,10 +1,10 @@
 // Asking again in the same tab, within the linger; and what a Web Lock costs at its cheapest. Both are over in
 // microseconds.
-import { LeaseManager } from "/pkg/index.mjs";
+import * as present from "/pkg/index.mjs";
 
 const BATCH = 200;
 
-export async function hits(database = "bench-hits") {
+export async function hits(database = "bench-hits", { LeaseManager } = present) {
   const leases = await LeaseManager.open(database);
   return {
     hit: {

@@ -68,6 +68,12 @@ impl Server {
         format!("http://{host}:{}{path}", self.port)
     }
 
+    /// The folder of an old build of the npm package, if the environment names one: it is served at `/old-pkg/`.
+    #[must_use]
+    pub fn old_package() -> Option<PathBuf> {
+        std::env::var_os("LEASEHOLD_OLD_PKG").map(PathBuf::from)
+    }
+
     /// Serves until the program is ended.
     pub fn run(mut self) {
         if let Some(thread) = self.thread.take() {
@@ -166,6 +172,7 @@ fn locate(path: &str) -> Option<PathBuf> {
     ];
     let (folder, rest) = mounts
         .into_iter()
+        .chain(Server::old_package().map(|folder| ("/old-pkg/", folder)))
         .find_map(|(prefix, folder)| Some((folder, path.strip_prefix(prefix)?)))
         .or_else(|| Some((root("www"), path.strip_prefix('/')?)))?;
     let inside = Path::new(rest).components().all(|part| matches!(part, Component::Normal(_)));

@@ -4,7 +4,7 @@ use leasehold_browser_tests::{Browser, Tab};
 use serde_json::json;
 
 use crate::{
-    contestants::CONTESTANTS,
+    contestants::contestants,
     figures::{Figures, Unit, mean, numbers},
     measure::Plan,
     page::{Pages, ask, tell_failures},
@@ -14,18 +14,20 @@ pub(crate) async fn measure(pages: &Pages, tab: &Tab, plan: &Plan, figures: &mut
     let measured = ask(tab, "return bench.alone(arg)", json!(plan.alone_rounds)).await?;
     tell_failures("alone", &measured["failures"]);
     let samples = |name: &str| numbers(&measured["samples"][name]);
-    let turns = CONTESTANTS.iter().map(|contestant| (contestant.name, contestant.figure(contestant.turn)));
+    let turns = contestants().map(|contestant| (contestant.name, contestant.figure(contestant.turn)));
     let mut all: Vec<(&str, String)> = vec![("raw", "raw_transaction".into())];
     all.extend(turns);
-    all.extend(["run", "locks_request", "plain_write", "fenced_write"].map(|name| (name, name.into())));
+    all.extend(["run", "locks_request"].map(|name| (name, name.into())));
+    let writes = ["plain_write", "fenced_write", "old_plain_write", "old_fenced_write"];
+    all.extend(writes.map(|name| (name, name.into())));
     for (program, name) in all {
-        // The library may have no fences.
+        // The library may have no fences, and there may be no old one.
         let Ok(samples) = samples(program) else { continue };
         figures.percentiles(&name, Unit::Ms, &samples, &[50, 99]);
         figures.mean(&name, Unit::Ms, &samples);
     }
-    for (program, name) in [("hit", "linger_hit"), ("weblocks_hit", "weblocks_hit")] {
-        let samples = samples(program)?;
+    for (program, name) in [("hit", "linger_hit"), ("weblocks_hit", "weblocks_hit"), ("old_hit", "old_linger_hit")] {
+        let Ok(samples) = samples(program) else { continue };
         figures.percentiles(name, Unit::Us, &samples, &[50, 99]);
         if let Some(mean_ms) = mean(&samples) {
             figures.add(format!("{name}s_per_s"), 1e3 / mean_ms);

@@ -1,5 +1,7 @@
 //! Those who are measured beside each other, by their names in `benches/browser/contestants.mjs`.
 
+use leasehold_browser_tests::Server;
+
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Contestant {
@@ -24,7 +26,7 @@ pub(crate) enum Wake {
     Polls,
 }
 
-pub(crate) const CONTESTANTS: [Contestant; 7] = [
+const ALWAYS: [Contestant; 7] = [
     contestant("leasehold", "", "cold_acquire_release", Wake::Told, 100),
     contestant("weblocks", "weblocks_", "request", Wake::Told, 100),
     contestant("idb_mutex", "idb_mutex_", "lock_unlock", Wake::Polls, 100),
@@ -33,6 +35,16 @@ pub(crate) const CONTESTANTS: [Contestant; 7] = [
     contestant("broadcast_channel", "broadcast_channel_", "election", Wake::Told, 10),
     contestant("broadcast_channel_messages", "broadcast_channel_messages_", "election", Wake::Polls, 0),
 ];
+
+/// An old build of leasehold. Each of its figures is named after the new build's. It is in no crowd: there the two would not take turns, and
+/// the one that comes later finds tabs that are warm.
+const OLD: Contestant = contestant("old_leasehold", OLD_PREFIX, "cold_acquire_release", Wake::Told, 0);
+pub(crate) const OLD_PREFIX: &str = "old_";
+
+/// All who take part.
+pub(crate) fn contestants() -> impl Iterator<Item = &'static Contestant> {
+    ALWAYS.iter().chain(Server::old_package().map(|_| &OLD))
+}
 
 const fn contestant(
     name: &'static str,

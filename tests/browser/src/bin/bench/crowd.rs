@@ -7,7 +7,7 @@ use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
 use crate::{
-    contestants::{CONTESTANTS, Contestant, Wake},
+    contestants::{Contestant, Wake, contestants},
     figures::{Figures, number, numbers},
     measure::Plan,
     page::{Pages, SOON},
@@ -32,7 +32,7 @@ struct Crowd {
 
 pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut tabs = vec![];
-    for contestant in CONTESTANTS.iter().filter(|contestant| contestant.crowd > 0) {
+    for contestant in contestants().filter(|contestant| contestant.crowd > 0) {
         let turns = (contestant.crowd / plan.crowd_divisor).max(2);
         open_up_to(plan.crowd_tabs, pages, &mut tabs).await?;
         match gather(pages, &tabs, contestant, turns).await {
@@ -43,7 +43,7 @@ pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -
             }
         }
     }
-    for contestant in CONTESTANTS.iter().filter(|contestant| contestant.wake == Wake::Told && contestant.crowd > 10) {
+    for contestant in contestants().filter(|contestant| contestant.wake == Wake::Told && contestant.crowd > 10) {
         open_up_to(plan.large_crowd_tabs, pages, &mut tabs).await?;
         match gather(pages, &tabs, contestant, contestant.crowd / plan.crowd_divisor / 5).await {
             Ok(crowd) => figures.add(contestant.figure("large_crowd_turn_mean_ms"), crowd.turn_ms()),

@@ -3,6 +3,8 @@
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::contestants::OLD_PREFIX;
+
 /// Names with the unit last, and values, in the order of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Vec<(String, f64)>);
@@ -14,6 +16,14 @@ impl Figures {
 
     pub(crate) fn append(&mut self, others: Self) {
         self.0.extend(others.0);
+    }
+
+    /// Adds to each figure of the old build how many times it the new build's figure is.
+    pub(crate) fn compare_with_old(&mut self) {
+        let old = self.iter().filter_map(|(name, old)| Some((name.strip_prefix(OLD_PREFIX)?, old)));
+        let ratios: Vec<_> =
+            old.filter_map(|(name, old)| Some((format!("{name}_new_by_old"), self.find(name)? / old))).collect();
+        self.0.extend(ratios.into_iter().filter(|(_, ratio)| ratio.is_finite()));
     }
 
     /// Nothing of no samples: who failed has no figure.

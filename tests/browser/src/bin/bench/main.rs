@@ -3,7 +3,8 @@
 //!
 //! `bench [ENGINE …] [quick]`: all engines that are here, or the named ones; `quick` takes a tenth of the samples and
 //! shows that it works, not how fast. `bench first …` measures only the first lease of fresh tabs, which is printed and not
-//! written. `bench profile [ENGINE …] [quick] [docs]` tells where the time goes instead.
+//! written. `bench profile [ENGINE …] [quick] [docs]` tells where the time goes instead. `LEASEHOLD_OLD_PKG` names the `pkg/` of
+//! an old build, which is measured in the same pages, in turn with the new one.
 
 mod alone;
 mod contestants;
@@ -22,7 +23,7 @@ mod take_over;
 
 use std::process::ExitCode;
 
-use leasehold_browser_tests::Engine;
+use leasehold_browser_tests::{Engine, Server};
 
 use crate::measure::Plan;
 
@@ -59,6 +60,14 @@ fn run() -> anyhow::Result<()> {
         !wanted.is_empty(),
         "no browser to measure: chromium, firefox or webkit must be installed with its WebDriver; run `make setup`"
     );
+    if let Some(old) = Server::old_package() {
+        let entry = old.join("index.mjs");
+        anyhow::ensure!(
+            entry.is_file(),
+            "LEASEHOLD_OLD_PKG names the pkg/ of an old build; {} is missing",
+            entry.display()
+        );
+    }
     if says("profile") {
         let plan = if says("quick") { profile::Plan::QUICK } else { profile::Plan::FULL };
         return profile::run(&wanted, &plan, says("docs"));

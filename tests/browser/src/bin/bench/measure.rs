@@ -79,6 +79,7 @@ pub(crate) async fn measure(plan: &Plan, run: &mut Run) -> anyhow::Result<()> {
     };
     run.part("slow take-overs", polled).await;
     run.figures.append(idle_figures);
+    run.figures.compare_with_old();
     Ok(())
 }
 

@@ -18,7 +18,8 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) async fn open(&self) -> anyhow::Result<Tab> {
-        self.open_at("/benches/browser/").await
+        // The page is told whether there is an old build.
+        self.open_at(if Server::old_package().is_some() { "/benches/browser/?old" } else { "/benches/browser/" }).await
     }
 
     pub(crate) async fn open_at(&self, path: &str) -> anyhow::Result<Tab> {

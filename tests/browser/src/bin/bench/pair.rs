@@ -4,7 +4,7 @@ use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
 use crate::{
-    contestants::CONTESTANTS,
+    contestants::contestants,
     figures::{Figures, Unit, numbers},
     measure::Plan,
     page::{Pages, ask, tell_failures},
@@ -20,7 +20,7 @@ pub(crate) async fn measure(pages: &Pages, tab: &Tab, plan: &Plan, figures: &mut
     let samples = |name: &str| numbers(&measured["samples"][name]);
     figures.percentiles("hop", Unit::Ms, &samples("hop")?, &[50, 99]);
     figures.percentiles("raw_transaction_among_handoffs", Unit::Ms, &samples("transaction")?, &[50, 99]);
-    for contestant in &CONTESTANTS {
+    for contestant in contestants() {
         figures.percentiles(&contestant.figure("handoff"), Unit::Ms, &samples(contestant.name)?, &[50, 95]);
     }
     Ok(())

@@ -6,7 +6,7 @@ use leasehold_browser_tests::{Engine, Tab};
 use serde_json::{Value, json};
 
 use crate::{
-    contestants::{CONTESTANTS, Contestant, Wake},
+    contestants::{Contestant, Wake, contestants},
     figures::{Figures, Unit, number},
     measure::Plan,
     page::{Pages, SOON, loaded, tell_failures},
@@ -142,8 +142,8 @@ async fn begin(pages: &Pages, waiter: &Tab, end: End, key: &str, all: &mut [Samp
 fn samples_of(ends: &[End], wake: Wake) -> Vec<Samples> {
     let mut all = vec![];
     for end in ends {
-        let contestants = CONTESTANTS.iter().filter(|contestant| contestant.wake == wake && end.holds(contestant));
-        all.extend(contestants.map(|contestant| Samples { end: *end, contestant, ms: vec![], failed: false }));
+        let those = contestants().filter(|contestant| contestant.wake == wake && end.holds(contestant));
+        all.extend(those.map(|contestant| Samples { end: *end, contestant, ms: vec![], failed: false }));
     }
     all
 }
