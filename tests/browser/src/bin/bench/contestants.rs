@@ -36,8 +36,8 @@ const ALWAYS: [Contestant; 7] = [
     contestant("broadcast_channel_messages", "broadcast_channel_messages_", "election", Wake::Polls, 0),
 ];
 
-/// An old build of leasehold. Each of its figures is named after the new build's. It is in no crowd: there the two would not take turns, and
-/// the one that comes later finds tabs that are warm.
+/// An old build of leasehold. Each of its figures is named after the new build's. It is in no crowd: there the two would not take turns,
+/// and the one that comes later finds tabs that are warm.
 const OLD: Contestant = contestant("old_leasehold", OLD_PREFIX, "cold_acquire_release", Wake::Told, 0);
 pub(crate) const OLD_PREFIX: &str = "old_";
 
