@@ -1,7 +1,7 @@
 //! Holds the floor plan: which folder may use what, where the target and the features may be asked for, and a few manners.
 //! Comments and the insides of literals do not count.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 const LONGEST_FILE: usize = 500;
 
@@ -226,7 +226,8 @@ fn rust_files(folder: &Path) -> Vec<(String, String)> {
     for entry in fs::read_dir(folder).expect("the folder can be read") {
         let path = entry.expect("its entry can be read").path();
         if path.is_dir() {
-            files.extend(rust_files(&path));
+            // The libraries of the tests' pages are many files.
+            files.extend(if path.ends_with("node_modules") { Vec::new() } else { rust_files(&path) });
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.to_string_lossy().replace('\\', "/");
             files.push((name, fs::read_to_string(&path).expect("it is text")));
@@ -241,6 +242,67 @@ fn the_tree_keeps_the_floor_plan() {
     assert!(files.iter().any(|(path, _)| path == "src/machine/mod.rs"), "the walk missed floor 0");
     let found: Vec<String> = files.iter().flat_map(|(path, source)| complaints(path, source)).collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+/// A file without its extension, or its folder if that stands for it.
+fn module_of(path: &str) -> &str {
+    path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).expect("it is Rust")
+}
+
+fn is_program(path: &str) -> bool {
+    let (folder, file) = path.rsplit_once('/').expect("it is in a folder");
+    ["main.rs", "lib.rs"].contains(&file) || folder.ends_with("tests") || folder.ends_with("bin")
+}
+
+/// The modules that a file declares in lines of their own.
+fn declared<'a>((path, source): &'a (String, String)) -> impl Iterator<Item = String> + 'a {
+    let (folder, file) = path.rsplit_once('/').expect("it is in a folder");
+    let below = if is_program(path) || file == "mod.rs" { folder } else { module_of(path) };
+    let lines = source.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    lines.filter_map(move |line| {
+        if let Some(elsewhere) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+            let (mut above, mut place) = (folder, elsewhere);
+            while let Some(rest) = place.strip_prefix("../") {
+                (above, place) = (above.rsplit_once('/').map_or("", |(above, _)| above), rest);
+            }
+            return Some(module_of(&format!("{above}/{place}")).to_string());
+        }
+        let (_, rest) = line.split_once("mod ")?;
+        Some(format!("{below}/{}", rest.strip_suffix(';')?))
+    })
+}
+
+/// The files that are neither a program nor a module of another file.
+fn modules_of_nothing(files: &[(String, String)]) -> Vec<&str> {
+    let declared: HashSet<_> = files.iter().flat_map(declared).collect();
+    let is_used = |path: &&str| is_program(path) || declared.contains(module_of(path));
+    files.iter().map(|(path, _)| path.as_str()).filter(|path| !is_used(path)).collect()
+}
+
+/// The tests in a file that no `mod` names would not run, and nothing else would say so.
+#[test]
+fn each_file_is_a_part_of_a_program() {
+    let files: Vec<_> = ["src", "tests"].into_iter().flat_map(|folder| rust_files(Path::new(folder))).collect();
+    assert!(files.len() > 500, "the walk missed most of them: {}", files.len());
+    assert_eq!(modules_of_nothing(&files), [""; 0]);
+}
+
+#[test]
+fn a_file_without_a_program_is_found() {
+    let root = "mod used;\n// mod commented;\n#[path = \"../stores/far.rs\"]\nmod far;\npub(crate) mod folder;";
+    let files = [
+        ("tests/a/main.rs", root),
+        ("tests/a/used.rs", "mod within;"),
+        ("tests/a/used/within.rs", ""),
+        ("tests/a/folder/mod.rs", ""),
+        ("tests/stores/far.rs", ""),
+        ("tests/a/commented.rs", ""),
+        ("tests/a/forgotten.rs", "mod used;"),
+        ("tests/a/folder/used.rs", ""),
+    ];
+    let files = files.map(|(path, source)| (path.to_string(), source.to_string()));
+    let found = modules_of_nothing(&files);
+    assert_eq!(found, ["tests/a/commented.rs", "tests/a/forgotten.rs", "tests/a/folder/used.rs"]);
 }
 
 #[test]
