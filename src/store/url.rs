@@ -63,7 +63,7 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. With PostgreSQL,
 /// `?signals=off` turns signals off, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode;
 /// `?signals=beacons` adds beacons, as `with_beacons` does.
-/// The path of a file is used as written, without percent-decoding, and ends at the first `?`.
+/// The prefix and the path of a file are used as written, without percent-decoding. The path ends at the first `?`.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and any error from opening that store.
@@ -126,7 +126,7 @@ struct Named<'a> {
     signals: Vec<&'a str>,
     /// The other parameters.
     others: Vec<&'a str>,
-    /// The prefix, or what is said of signals, may be a part of a password with a question mark, because an `@` follows.
+    /// The prefix, or what is said of signals, may belong to a password with a question mark, or follow one. No file has a password.
     is_unclear: bool,
 }
 
@@ -205,7 +205,8 @@ impl<'a> Named<'a> {
         let (prefix, second_prefix) = (prefixes.next(), prefixes.next());
         let of_signals = |parameter: &&str| scheme.starts_with("postgres") && parameter.starts_with(SIGNALS);
         let (signals, others): (Vec<_>, Vec<_>) = others.into_iter().partition(of_signals);
-        let is_unclear = (prefix.is_some() || !signals.is_empty()) && query.contains('@');
+        let is_read_here = prefix.is_some() || !signals.is_empty() || query.contains("?prefix=");
+        let is_unclear = is_read_here && query.contains('@') && !matches!(scheme, "sqlite" | "memory" | "indexeddb");
         Some(Self { scheme, place, prefix, second_prefix, signals, others, is_unclear })
     }
 
@@ -443,20 +444,19 @@ mod tests {
         }
         if cfg!(feature = "store-redis") {
             urls.extend(["redis://:a?prefix=hunter2{@h/0", "redis://:a?prefix=hunter2{&x@h/0"]);
+            urls.push("redis://:hunter2?b@h/0?prefix=jobs");
         }
         if cfg!(feature = "store-etcd") {
             urls.extend(["etcd://u:a?prefix=hunter2/&x@h", "etcd://u:a?prefix=hunter2/@h/"]);
+            urls.push("etcd://u:hunter2?b@h?prefix=jobs");
         }
         for url in urls {
             let message = refusal(url);
             assert!(message.contains("%3F") && !message.to_lowercase().contains("hunter2"), "{url}: {message}");
         }
-        if cfg!(feature = "store-postgres") {
-            assert!(check_url("postgres://u:a?b@h/d?prefix=jobs").is_ok());
-        }
-        if cfg!(feature = "store-redis") {
-            assert!(check_url("redis://u:p@h/0?prefix=team@site").is_ok());
-        }
+        assert!(!cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:x?prefix=a@b").contains("lower-case"));
+        assert!(!cfg!(feature = "store-postgres") || check_url("postgres://u:a?b@h/d?prefix=jobs").is_ok());
+        assert!(!cfg!(feature = "store-redis") || check_url("redis://u:p@h/0?prefix=team@site").is_ok());
     }
 
     #[test]

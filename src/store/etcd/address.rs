@@ -156,9 +156,12 @@ mod tests {
                 "{text}"
             );
         }
-        for (text, remedy) in
-            [("etcd://a?ca=c", "etcds://"), ("a,https://b", "one scheme"), ("etcd://a?x=1", "no parameter")]
-        {
+        for (text, remedy) in [
+            ("etcd://a?ca=c", "etcds://"),
+            ("a,https://b", "one scheme"),
+            ("etcd://a?x=1", "no parameter \"x\""),
+            ("etcd://a?Prefix=x", "no such parameter"),
+        ] {
             let error = Address::parse(text).err().unwrap().message;
             assert!(error.contains(remedy), "{text}: {error}");
         }

@@ -54,10 +54,8 @@ impl Tls {
 fn unknown(name: &str) -> StoreError {
     // A name with other characters may be part of a password.
     let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
-    let name = if is_plain { name } else { "like this" };
-    refused(&format!(
-        "an address of etcd takes no parameter {name:?}; use ca, cert, key or server_name; {PREFIX_REMEDY}"
-    ))
+    let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".into() };
+    refused(&format!("an address of etcd takes no {named}; use ca, cert, key or server_name; {PREFIX_REMEDY}"))
 }
 
 /// Errors about a file contain these words.

@@ -101,6 +101,9 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
         let said = failed(&error).said;
         let remedy = if url.contains("prefix=") {
             "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call PostgresStoreBuilder::prefix"
+        } else if said.contains("`signals`") {
+            "to choose signals, write ?signals= in a URL for store::from_url or the command line, or call \
+             PostgresStoreBuilder::without_signals or with_beacons"
         } else if said.contains("sslmode") {
             "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one"
         } else if url.rsplit_once('?').is_some_and(|(_, query)| query.contains('@')) {
@@ -153,6 +156,15 @@ mod tests {
             "postgres:///d?hostaddr=127.0.0.1",
         ] {
             assert!(Address::read(url, false).is_ok(), "{url}");
+        }
+    }
+
+    /// The URL may be one for `from_url`, which reads them itself.
+    #[test]
+    fn what_is_only_for_the_urls_of_all_stores_is_refused_with_the_name_of_the_method() {
+        for (parameter, remedy) in [("prefix=jobs", "Builder::prefix"), ("signals=off", "without_signals")] {
+            let error = Address::read(&format!("postgres://u@h/d?{parameter}"), false).unwrap_err().message;
+            assert!(error.contains(remedy), "{error}");
         }
     }
 
