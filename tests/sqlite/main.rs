@@ -5,6 +5,7 @@
 mod clocks;
 mod contract;
 mod disks;
+mod ends;
 mod examples;
 mod fence;
 mod files;

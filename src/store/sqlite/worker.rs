@@ -112,14 +112,15 @@ impl Worker {
         watchers.push(watcher);
     }
 
-    /// Ends when the file is closed. Whoever asks from now on is refused.
+    /// Ends when the file is closed, also if an earlier call was given up. Whoever asks from now on is refused.
     pub(super) async fn close(&self) {
         let (answer, answered) = oneshot::channel();
-        let Some(jobs) = self.jobs().take() else { return };
+        let Some(jobs) = self.jobs().clone() else { return };
         if jobs.send(Job::Close { answer }).is_ok() {
             drop(jobs);
             answered.await;
         }
+        drop(self.jobs().take());
     }
 
     fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
