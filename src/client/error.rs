@@ -68,7 +68,8 @@ pub enum AcquireError {
         /// The newest format that this version knows.
         known: u64,
     },
-    /// The platform has no such store, or forbids it here; or the executor has no runtime here.
+    /// The store cannot be used as it is, and trying again will not help: the platform or this build has no such store, the URL is wrong, the
+    /// server refuses the user, or the tables are another program's. Or the executor has no runtime here. The message names the remedy.
     Unsupported(StoreError),
     /// The store is full.
     Quota(StoreError),
