@@ -75,7 +75,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 ///   `tracing` warning says so after a few seconds. With signals, the store prepares the seven statements that
 ///   transactions run most, on connections that it opened itself.
 ///
-/// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
+/// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it. A current-thread runtime
+/// runs only while a thread is inside its `block_on`: until then requests from other runtimes wait.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
