@@ -163,15 +163,12 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
 
 /// No connection was open in time, so nothing was sent but maybe the password.
 pub(super) fn of_opening(server: &ConnectionAddr, limit: Duration) -> StoreError {
-    let address = server.to_string();
-    match server {
-        // A server without TLS waits for the rest of what it takes for a command.
-        ConnectionAddr::TcpTls { .. } => StoreError::busy(format!(
-            "Redis at {address} did not answer within {} ms{NO_TLS}; otherwise look at the network and at SLOWLOG GET",
-            limit.as_millis()
-        )),
-        _ => of_time(&address, limit, false),
-    }
+    // A server without TLS waits for the rest of what it takes for a command.
+    let remedy = if matches!(server, ConnectionAddr::TcpTls { .. }) { NO_TLS } else { "" };
+    StoreError::busy(format!(
+        "Redis at {server} did not answer within {} ms; check the host and the port, that the server runs, and the network{remedy}",
+        limit.as_millis()
+    ))
 }
 
 /// Others wrote or reserved the same rows, and there is no time left for another attempt.
@@ -328,5 +325,13 @@ mod tests {
         let unable =
             refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk");
         assert_eq!(unable.kind, StoreErrorKind::Unavailable, "{unable}");
+    }
+
+    /// No option of a manager lengthens the time for opening a store.
+    #[test]
+    fn a_server_that_opens_no_connection_may_be_another() {
+        let server = ConnectionAddr::Tcp("host".into(), 6379);
+        let silent = of_opening(&server, Duration::from_secs(10)).message;
+        assert!(silent.contains("check the host and the port") && !silent.contains("store_timeout"), "{silent}");
     }
 }
