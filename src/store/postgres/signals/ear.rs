@@ -7,11 +7,12 @@ use futures::future::{Either, select};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
     task::JoinSet,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
     super::{Place, carrier::Exchange},
+    alarm::Alarm,
     hearing,
     link::{AWAITED, Event, Link},
     outbox::Outbox,
@@ -51,6 +52,14 @@ pub(super) struct Ear {
 
 /// The session rests: the task ends.
 struct Rests;
+
+/// The next event; `None` if the alarm goes off before.
+async fn heard_before(alarm: impl Future<Output = ()>, heard: &mut UnboundedReceiver<Event>) -> Option<Option<Event>> {
+    match select(pin!(heard.recv()), pin!(alarm)).await {
+        Either::Left((event, _)) => Some(event),
+        Either::Right(_) => None,
+    }
+}
 
 impl Ear {
     pub(super) fn new(
@@ -151,14 +160,18 @@ impl Ear {
         if !self.place.hearing.is_known() {
             trial.spawn(hearing::try_out(self.place.clone(), self.session, link.line()));
         }
+        let mut alarm = Alarm::new();
         loop {
             let event = match self.watches.next() {
                 None => heard.recv().await,
-                Some(next) => match timeout_at(next, heard.recv()).await {
-                    Ok(event) => event,
-                    Err(_) if self.look(link).await => continue,
-                    Err(_) => return Ok(()),
-                },
+                Some(moments) => {
+                    alarm.set(moments);
+                    match heard_before(alarm.goes_off(), heard).await {
+                        Some(event) => event,
+                        None if self.look(link).await => continue,
+                        None => return Ok(()),
+                    }
+                }
             };
             if matches!(event, Some(Event::Cut { number }) if number == link.number) {
                 return Ok(());

@@ -1,5 +1,6 @@
 //! Signals by way of the server: a message is a notification, and a beacon an advisory lock of the connection that hears them.
 
+mod alarm;
 mod ear;
 mod hearing;
 mod link;

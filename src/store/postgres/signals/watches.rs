@@ -139,11 +139,12 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// When to look, if there is anything to do, and when to look again after that.
+    pub(super) fn next(&self) -> Option<[Instant; 2]> {
         let (watched, now) = (self.watched(), Instant::now());
-        let has_task = !watched.locks.is_empty() || watched.says_waits;
-        has_task.then(|| watched.looked.map_or(now, |looked| tick_after(looked, watched.pause(now))))
+        let (has_task, pause) = (!watched.locks.is_empty() || watched.says_waits, watched.pause(now));
+        let next = watched.looked.map_or(now, |looked| tick_after(looked, pause));
+        has_task.then(|| [next, tick_after(next, pause)])
     }
 
     /// Notes a new connection, which has seen no beacon yet.
