@@ -1,7 +1,7 @@
 //! Values in the text of a statement.
 //!
-//! Whatever bytes a value has, its literal consists of hexadecimal digits between the same marks, or of a number. So nothing in it can end
-//! the literal, however the server reads backslashes, and statements of one kind differ by their constants only.
+//! A literal consists of hexadecimal digits between the same marks, or of a number, or it is a text without quotes and backslashes. So
+//! nothing in it can end the literal, however the server reads backslashes, and statements of one kind differ by their constants only.
 
 use core::fmt::Write;
 use std::{
@@ -22,9 +22,10 @@ pub(super) fn bytes(bytes: &[u8]) -> String {
     format!(r"E'\\x{}'::bytea", hex(bytes))
 }
 
-/// A `text`.
+/// A `text`. One that means the same in every encoding is sent as it is, in half the bytes.
 pub(super) fn text(text: &str) -> String {
-    format!("convert_from({}, 'UTF8')", bytes(text.as_bytes()))
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\'));
+    if is_plain { format!("'{text}'::text") } else { format!("convert_from({}, 'UTF8')", bytes(text.as_bytes())) }
 }
 
 /// A `text`, which may be NULL.
@@ -54,6 +55,10 @@ mod tests {
             text("a'; DROP TABLE notes; --\\"),
             r"convert_from(E'\\x61273b2044524f50205441424c45206e6f7465733b202d2d5c'::bytea, 'UTF8')"
         );
+        assert_eq!(text(r#"{"format":1}"#), r#"'{"format":1}'::text"#);
+        for other in ["it's", "\\", "\0", "\n", "\u{7f}", "ä"] {
+            assert_eq!(text(other), format!(r"convert_from(E'\\x{}'::bytea, 'UTF8')", hex(other.as_bytes())));
+        }
         assert_eq!(bytes(&[0, 0xff]), r"E'\\x00ff'::bytea");
         assert_eq!(optional_text(None), "NULL::text");
     }
