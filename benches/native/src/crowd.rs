@@ -1,8 +1,7 @@
-//! Many contexts that queue for one key: what waiting costs, and whether all get their turns alike.
+//! A hundred processes that queue for one key: what waiting costs, and whether all get their turns alike.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
-use futures::future::join_all;
 use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor};
 use tokio::time::sleep;
 
@@ -12,48 +11,51 @@ use crate::{
     trial::{Engine, eager},
 };
 
+const PROCESSES: usize = 100;
 const TURNS: usize = 5;
 /// How long the CPU time of the waiters is measured.
 const WAITING: Duration = Duration::from_secs(20);
 /// The default.
-pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);
-/// Contexts with leases this long send hardly a heartbeat during the measurement, so it shows what they do between heartbeats.
-pub(crate) const PATIENT_LEASE: Duration = Duration::from_secs(600);
+const USUAL_LEASE: Duration = Duration::from_secs(20);
+/// Contexts with leases this long send no heartbeat during the measurement, so it shows what they do between heartbeats.
+const PATIENT_LEASE: Duration = Duration::from_secs(3_600);
 /// How long the waiters queue before the measurement. On PostgreSQL they look at beacons more often in the first 10 s of a connection.
 const SETTLED: Duration = Duration::from_secs(12);
 /// In each turn a correct lock writes twice: when it is acquired, and when it is released.
 const WRITES: f64 = 2.0;
 
-/// What one process of the crowd does, which is told how many contexts it has, and their lease in ms.
+/// Measures what the processes use while they wait, with heartbeats and without, and what their turns take.
+pub(crate) async fn measure<E: Engine>(figures: &mut Figures, url: &str) {
+    let patient = Crowd::<E>::queue(url, PATIENT_LEASE).await;
+    let (percent, engine) = (patient.cpu_percent().await, E::NAME);
+    figures.add(format!("{engine}_100_waiting_processes_polling_percent"), percent, Target::AtMost(1.0));
+    patient.serve(figures).await;
+    let usual = Crowd::<E>::queue(url, USUAL_LEASE).await;
+    figures.add(format!("{engine}_100_waiting_processes_cpu_percent"), usual.cpu_percent().await, Target::None);
+}
+
+/// What one process of the crowd does, which is told its lease in ms.
 pub(crate) async fn play<E: Engine>(url: &str) {
     let mut requests = told();
-    let store = Arc::new(E::store(url).await);
+    let store = E::store(url).await;
     say("ready");
-    let told = requests.recv().await.expect("it is told two numbers");
-    let (contexts, lease_ms) = told.split_once(' ').expect("it is told two numbers");
-    let lease = Duration::from_millis(lease_ms.parse().expect("it is a number"));
-    let contexts: Vec<_> = (0..contexts.parse().expect("it is a number"))
-        .map(|_| {
-            LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(lease).build().expect("the lease fits")
-        })
-        .collect();
-    join_all(contexts.iter().enumerate().map(|(number, leases)| take_turns(number, leases))).await;
-    while requests.recv().await.is_some() {}
-}
-
-async fn take_turns(number: usize, leases: &LeaseManager) {
+    let lease_ms = requests.recv().await.expect("it is told its lease").parse().expect("it is a number");
+    let builder = LeaseManager::builder(store, TokioExecutor::new());
+    let leases = builder.lease(Duration::from_millis(lease_ms)).build().expect("the lease fits");
     for _ in 0..TURNS {
         let guard = leases.lock("crowd").acquire().await.expect("the store works");
-        say(format!("{number} {}", moment()));
+        say(moment());
         guard.release().await.expect("the store works");
     }
+    requests.recv().await.expect("it is told that all had their turns");
+    leases.close().await;
+    say("closed");
 }
 
-/// Contexts in several processes, which wait until this one releases the key.
-pub(crate) struct Crowd<'a, E> {
+/// Processes that wait until this one releases the key.
+struct Crowd<'a, E> {
     url: &'a str,
     processes: Vec<Partner>,
-    contexts: usize,
     leases: LeaseManager,
     guard: LeaseGuard,
     engine: PhantomData<E>,
@@ -61,60 +63,61 @@ pub(crate) struct Crowd<'a, E> {
 
 impl<'a, E: Engine> Crowd<'a, E> {
     /// Waits until all of them queue, with leases as long as this.
-    pub(crate) async fn queue(url: &'a str, processes: usize, contexts: usize, lease: Duration) -> Self {
-        let leases = eager::<E>(url, Duration::from_secs(20)).await;
+    async fn queue(url: &'a str, lease: Duration) -> Self {
+        let leases = eager::<E>(url, USUAL_LEASE).await;
         let guard = leases.lock("crowd").acquire().await.expect("the store works");
-        let mut processes: Vec<_> = (0..processes).map(|_| Partner::start::<E>("crowd", url)).collect();
-        for one in &mut processes {
+        let mut processes = Vec::with_capacity(PROCESSES);
+        while processes.len() < PROCESSES {
+            let mut one = Partner::start::<E>("crowd", url);
             one.hear().await;
-            one.tell(&format!("{contexts} {}", lease.as_millis()));
+            one.tell(&lease.as_millis().to_string());
+            processes.push(one);
         }
-        let all = processes.len() * contexts;
-        while leases.status("crowd").await.expect("the store works").queue.len() < all {
+        // A busy server may not answer in time.
+        let queued = async || leases.status("crowd").await.map_or(0, |status| status.queue.len());
+        while queued().await < PROCESSES {
             sleep(Duration::from_millis(50)).await;
         }
         sleep(SETTLED).await;
-        Self { url, processes, contexts, leases, guard, engine: PhantomData }
+        Self { url, processes, leases, guard, engine: PhantomData }
     }
 
-    /// How much of a core its processes use while they wait, in percent.
-    pub(crate) async fn cpu_percent(&self) -> f64 {
+    /// How much of a core they use while they wait, in percent.
+    async fn cpu_percent(&self) -> f64 {
         let cpu_ms = || self.processes.iter().map(Partner::cpu_ms).sum::<f64>();
         let (before, start) = (cpu_ms(), moment());
         sleep(WAITING).await;
         (cpu_ms() - before) / (moment() - start) * 1e5
     }
 
-    /// Lets each context take its turns.
-    pub(crate) async fn serve(mut self, figures: &mut Figures, crowd: &str) {
-        let (engine, all) = (E::NAME, self.processes.len() * self.contexts);
-        let mut raw = E::connect(self.url).await;
+    /// Lets each process take its turns.
+    async fn serve(mut self, figures: &mut Figures) {
+        let (mut raw, mut moments) = (E::connect(self.url).await, Vec::with_capacity(PROCESSES));
         let (before, trips_before, start) = (raw.transactions().await, raw.round_trips().await, moment());
         self.guard.release().await.expect("the store works");
-        let mut moments = vec![Vec::new(); all];
-        for (process, one) in self.processes.iter_mut().enumerate() {
-            for _ in 0..self.contexts * TURNS {
-                let said = one.hear().await;
-                let (context, moment) = said.split_once(' ').expect("it says who, and when");
-                let context: usize = context.parse().expect("it says a number");
-                let moment: f64 = moment.parse().expect("it says a moment");
-                moments[process * self.contexts + context].push(moment - start);
+        for one in &mut self.processes {
+            let mut own = Vec::with_capacity(TURNS);
+            for _ in 0..TURNS {
+                own.push(one.hear_moment().await - start);
             }
+            moments.push(own);
         }
         let trips = raw.round_trips().await.zip(trips_before).map(|(trips, before)| trips - before);
         let transactions = raw.transactions().await - before;
         self.leases.close().await;
         let last = moments.iter().flatten().fold(0.0, |last, moment| f64::max(last, *moment));
-        let turns = number(all * TURNS);
-        figures.add(format!("{engine}_{crowd}_5_turns_each_us"), last / turns, Target::None);
-        if E::COUNTS_ALL {
-            let goal = Target::AtMost(WRITES);
-            figures.add(format!("{engine}_{crowd}_transactions_per_turn"), number(transactions) / turns, goal);
-        }
+        let (turns, crowd) = (number(PROCESSES * TURNS), format!("{}_100_processes", E::NAME));
+        figures.add(format!("{crowd}_5_turns_each_us"), last / turns, Target::None);
+        figures.add(format!("{crowd}_transactions_per_turn"), number(transactions) / turns, Target::AtMost(WRITES));
         if let Some(trips) = trips {
-            figures.add(format!("{engine}_{crowd}_round_trips_per_turn"), number(trips) / turns, Target::None);
+            figures.add(format!("{crowd}_round_trips_per_turn"), number(trips) / turns, Target::None);
         }
-        figures.add(format!("{engine}_{crowd}_jain"), jain(&moments), Target::AtLeast(0.99));
+        figures.add(format!("{crowd}_jain"), jain(&moments), Target::AtLeast(0.99));
+        // Killed ones would leave something to do to those who come after them.
+        for one in &mut self.processes {
+            one.tell("all had their turns");
+            one.hear().await;
+        }
     }
 }
 

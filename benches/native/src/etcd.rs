@@ -110,6 +110,11 @@ impl Engine for Etcd {
         Some(told.lines().filter_map(answered).sum())
     }
 
+    async fn logged(&mut self) -> f64 {
+        let [_, _, bytes] = keep_alive::server(&self.address).await;
+        bytes
+    }
+
     async fn heartbeats(figures: &mut Figures, url: &str) {
         for keys in [1, 100, 10_000] {
             keep_alive::measure(figures, url, keys).await;

@@ -110,7 +110,8 @@ impl Cost {
     }
 }
 
-async fn server(address: &str) -> [f64; 3] {
+/// The server's processor time in seconds, the syncs of its disk, and the bytes of its log.
+pub(crate) async fn server(address: &str) -> [f64; 3] {
     let told = metrics(address).await;
     let names = [
         "process_cpu_seconds_total ",

@@ -140,6 +140,11 @@ impl Engine for Postgres {
         row.get::<_, &str>(0).parse().expect("it is a number")
     }
 
+    async fn logged(&mut self) -> f64 {
+        let sql = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8";
+        self.client.query_one(sql, &[]).await.expect("the server runs").get(0)
+    }
+
     async fn row(&mut self, session: SessionId) -> String {
         let sql = "SELECT text FROM leasehold_session WHERE id = $1";
         let id = session.0.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Leases in Redis, beside two scripts that compare and set, and `SET NX PX` with a script that deletes.
+//! Leases in Redis, beside two scripts that compare and set, and the lock of the crate `rslock`.
 
 use std::{
     fs::File,
@@ -13,35 +13,37 @@ use redis::{
     AsyncCommands, Client,
     aio::{MultiplexedConnection, PubSubStream},
 };
+use rslock::{Lock, LockManager};
 
 use crate::{
-    figures::Target,
+    figures::{Target, number},
     port::free_port,
     servers,
-    trial::{Engine, Place},
+    trial::{Engine, LONG, Place},
 };
 
 const COMPARE_AND_SET: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
     redis.call('SET', KEYS[1], ARGV[2])
     return 1";
-const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-    return 0";
 
 pub(crate) struct Redis {
     client: Client,
     connection: MultiplexedConnection,
-    /// The names that the server gave to the scripts.
+    /// The name that the server gave to the script.
     compare_and_set: String,
-    delete: String,
     /// What the row says.
     state: String,
     heard: Option<PubSubStream>,
+    locks: LockManager,
+    locked: Option<Lock>,
     written: Log,
 }
 
 impl Engine for Redis {
     const NAME: &'static str = "redis";
-    const USUAL: &'static str = "redis_set_nx_px_delete";
+    const USUAL: &'static str = "redis_rslock_lock_unlock";
+    /// It asks again after a random pause of up to 200 ms.
+    const USUAL_HANDS_OFF: bool = true;
     const NEWS: &'static str = "publish";
     const MORTAL: Duration = Duration::from_secs(1);
     const DEATHS: usize = 5;
@@ -78,13 +80,12 @@ impl Engine for Redis {
         let mut connection = client.get_multiplexed_async_connection().await.expect("the server runs");
         let _: bool = connection.set_nx("raw", "").await.expect("the server runs");
         let state = connection.get("raw").await.expect("the server runs");
-        let mut load = async |script| -> String {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script).query_async(&mut connection).await.expect("the server runs")
-        };
-        let (compare_and_set, delete) = (load(COMPARE_AND_SET).await, load(DELETE).await);
+        let mut load = redis::cmd("SCRIPT");
+        let load = load.arg("LOAD").arg(COMPARE_AND_SET);
+        let compare_and_set = load.query_async(&mut connection).await.expect("the server runs");
+        let locks = LockManager::from_clients(vec![client.clone()]);
         let written = Log::of(&mut connection).await;
-        Self { client, connection, compare_and_set, delete, state, heard: None, written }
+        Self { client, connection, compare_and_set, state, heard: None, locks, locked: None, written }
     }
 
     async fn transact(&mut self, turn: usize) {
@@ -111,22 +112,22 @@ impl Engine for Redis {
     }
 
     async fn lock(&mut self) {
-        let mut set = redis::cmd("SET");
-        let set = set.arg("usual").arg("token").arg("NX").arg("PX").arg(20_000);
-        let answer: Option<String> = set.query_async(&mut self.connection).await.expect("the server runs");
-        assert!(answer.is_some(), "nobody else has it");
+        self.locked = Some(self.locks.acquire_no_guard("usual", LONG).await.expect("the server runs"));
     }
 
     async fn unlock(&mut self) {
-        let mut script = redis::cmd("EVALSHA");
-        let script = script.arg(&self.delete).arg(1).arg("usual").arg("token");
-        let is_deleted: bool = script.query_async(&mut self.connection).await.expect("the server runs");
-        assert!(is_deleted, "it is locked");
+        self.locks.unlock(&self.locked.take().expect("it is locked")).await;
     }
 
     /// The server appends the writes of each script to its log as one transaction.
     async fn transactions(&mut self) -> usize {
-        self.written.transactions()
+        self.written.read_on();
+        self.written.transactions
+    }
+
+    async fn logged(&mut self) -> f64 {
+        self.written.read_on();
+        number(self.written.read)
     }
 
     /// Each attempt of a transaction of the store is one script.
@@ -150,7 +151,7 @@ impl Engine for Redis {
 struct Log {
     path: PathBuf,
     /// How many bytes of it were read.
-    read: u64,
+    read: usize,
     /// The last bytes that were read: not a whole command yet.
     rest: Vec<u8>,
     /// Whether the last command that was read stands between `MULTI` and `EXEC`.
@@ -171,11 +172,11 @@ impl Log {
         Self { path, read: 0, rest: Vec::new(), is_inside: false, transactions: 0 }
     }
 
-    fn transactions(&mut self) -> usize {
+    /// Reads what the server has appended since.
+    fn read_on(&mut self) {
         let mut file = File::open(&self.path).expect("the server appends to it");
-        file.seek(SeekFrom::Start(self.read)).expect("it only grows");
-        let read = file.read_to_end(&mut self.rest).expect("it can be read");
-        self.read += u64::try_from(read).expect("it is a small file");
+        file.seek(SeekFrom::Start(self.read as u64)).expect("it only grows");
+        self.read += file.read_to_end(&mut self.rest).expect("it can be read");
         let mut whole = 0;
         while let Some((name, length)) = command_in(&self.rest[whole..]) {
             match &*name {
@@ -188,7 +189,6 @@ impl Log {
             whole += length;
         }
         self.rest.drain(..whole);
-        self.transactions
     }
 }
 

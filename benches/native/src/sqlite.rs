@@ -2,17 +2,16 @@
 
 use std::{
     fs::{self, File},
-    os::unix::net::UnixDatagram,
+    mem::ManuallyDrop,
+    os::unix::{fs::FileExt, net::UnixDatagram},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use leasehold::machine::SessionId;
 use rusqlite::Connection;
 
 use crate::{
-    crowd::{Crowd, USUAL_LEASE},
-    figures::{Figures, Target},
+    figures::{Target, number},
     trial::{Engine, Place},
 };
 
@@ -21,8 +20,7 @@ pub(crate) struct Sqlite {
     directory: PathBuf,
     raw: Connection,
     leases: Connection,
-    version: i64,
-    transactions: usize,
+    log: Option<Log>,
     socket: UnixDatagram,
     flock: File,
 }
@@ -40,8 +38,6 @@ impl Engine for Sqlite {
     const NAME: &'static str = "sqlite";
     const USUAL: &'static str = "flock_lock_unlock";
     const NEWS: &'static str = "datagram";
-    /// Commits are counted by looking often enough.
-    const COUNTS_ALL: bool = false;
     const KEYS: &'static [usize] = &[1_000, 10_000];
     const HAND_OFF: Target = Target::AtMost(2_000.0);
 
@@ -65,7 +61,7 @@ impl Engine for Sqlite {
             .expect("it can be written");
         let socket = UnixDatagram::unbound().expect("it can be made");
         let flock = File::create(directory.join("flock")).expect("it can be made");
-        Self { directory: directory.into(), raw, leases, version: 0, transactions: 0, socket, flock }
+        Self { directory: directory.into(), raw, leases, log: None, socket, flock }
     }
 
     async fn transact(&mut self, turn: usize) {
@@ -98,31 +94,58 @@ impl Engine for Sqlite {
         self.flock.unlock().expect("it is locked");
     }
 
-    /// Each commit is seen as a new version, if this is asked often enough.
+    /// SQLite counts the transactions of all processes that write.
     async fn transactions(&mut self) -> usize {
-        let version = self.leases.query_row("PRAGMA data_version", [], |row| row.get(0)).expect("it is SQLite");
-        self.transactions += usize::from(self.version != version);
-        self.version = version;
-        self.transactions
+        let [_, _, transactions, ..] = self.log().header();
+        number_of(transactions)
+    }
+
+    async fn logged(&mut self) -> f64 {
+        let log = self.log();
+        let [.., frames] = log.header();
+        number(number_of(frames) * log.frame)
     }
 
     async fn row(&mut self, session: SessionId) -> String {
         let sql = "SELECT state FROM leasehold_session WHERE id = ?1";
         self.leases.query_row(sql, [session.to_string()], |row| row.get(0)).expect("there is a session")
     }
+}
 
-    /// Each context is a process of its own, of which the system tells the processor time.
-    async fn crowd(figures: &mut Figures, url: &str) {
-        // Leases that nobody renews meanwhile leave the load of polling alone. In a file of its own, where the killed ones are nobody's
-        // concern.
-        let patient = format!("{url}-patient");
-        let patient = Crowd::<Self>::queue(&patient, 100, 1, Duration::from_secs(3_600)).await;
-        let percent = patient.cpu_percent().await;
-        figures.add("sqlite_100_waiting_processes_polling_percent", percent, Target::AtMost(1.0));
-        drop(patient);
-        let crowd = Crowd::<Self>::queue(url, 100, 1, USUAL_LEASE).await;
-        let percent = crowd.cpu_percent().await;
-        figures.add("sqlite_100_waiting_processes_cpu_percent", percent, Target::None);
-        crowd.serve(figures, "100_processes").await;
+impl Sqlite {
+    fn log(&mut self) -> &Log {
+        self.log.get_or_insert_with(|| Log::of(&self.leases, &self.directory.join("leases.db-shm")))
     }
+}
+
+/// The log of a database, described by the index that its processes share: see <https://sqlite.org/walformat.html>.
+struct Log {
+    /// It is never closed: with that, the system would drop the locks that SQLite has on the same file in this process.
+    index: ManuallyDrop<File>,
+    /// How many bytes each page takes in the log.
+    frame: usize,
+}
+
+/// Before each page, the log has a header of this many bytes.
+const FRAME_HEADER: usize = 24;
+
+impl Log {
+    /// The index stays the same file as long as the connection has read something.
+    fn of(connection: &Connection, index: &Path) -> Self {
+        let page: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).expect("it is SQLite");
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).expect("it can be read");
+        let index = ManuallyDrop::new(File::open(index).expect("the database has a log"));
+        Self { index, frame: number_of(page) + FRAME_HEADER }
+    }
+
+    /// The third number counts transactions, and the fifth the pages in the log.
+    fn header(&self) -> [u32; 5] {
+        let mut bytes = [0; 20];
+        self.index.read_exact_at(&mut bytes, 0).expect("it has a header");
+        std::array::from_fn(|at| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte])))
+    }
+}
+
+fn number_of(count: u32) -> usize {
+    usize::try_from(count).expect("it is a small number")
 }

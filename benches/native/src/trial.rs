@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::{
     contest::uncontended,
-    crowd::{self, Crowd},
+    crowd,
     figures::{Figures, Target, micros, now, number, percentile},
     partner::{Partner, moment, say, told},
 };
@@ -54,8 +54,6 @@ pub(crate) trait Engine: Sized {
     const USUAL_HANDS_OFF: bool = false;
     /// What wakes a process that waits, as it is called in the figures.
     const NEWS: &'static str;
-    /// Whether [`transactions`](Self::transactions) misses none, however seldom it is asked.
-    const COUNTS_ALL: bool = true;
     const KEYS: &'static [usize] = &[1, 100, 1_000, 10_000];
     const HAND_OFF: Target = Target::None;
     /// The leases of holders that are killed. If beacons show a death, nobody waits for the end of such a lease.
@@ -97,19 +95,14 @@ pub(crate) trait Engine: Sized {
         None
     }
 
+    /// How many bytes has the engine appended to its log so far? A log that begins anew counts from its new beginning.
+    async fn logged(&mut self) -> f64;
+
     /// The session's row as the store keeps it.
     async fn row(&mut self, session: SessionId) -> String;
 
     /// What a heartbeat costs, beside the engine's own sign of life, if it has one.
     async fn heartbeats(_figures: &mut Figures, _url: &str) {}
-
-    /// What one queue of a hundred contexts costs.
-    async fn crowd(figures: &mut Figures, url: &str) {
-        let crowd = Crowd::<Self>::queue(url, 4, 25, crowd::PATIENT_LEASE).await;
-        let (percent, engine) = (crowd.cpu_percent().await, Self::NAME);
-        figures.add(format!("{engine}_100_waiting_contexts_polling_percent"), percent, Target::AtMost(1.0));
-        crowd.serve(figures, "100_contexts").await;
-    }
 }
 
 /// What the other process does.
@@ -136,7 +129,7 @@ pub(crate) async fn measure<E: Engine>(figures: &mut Figures) {
     E::heartbeats(figures, &url).await;
     hand_offs::<E>(figures, &url).await;
     deaths::<E>(figures, &url).await;
-    E::crowd(figures, &url).await;
+    crowd::measure::<E>(figures, &url).await;
     drop(keeper);
 }
 
@@ -295,7 +288,8 @@ async fn deaths<E: Engine>(figures: &mut Figures, url: &str) {
     figures.add(format!("{engine}_takeover_after_a_kill_max_ms"), all / 1e3, E::TAKE_OVER);
 }
 
-/// What it takes to acquire many keys at one moment, how often a context that holds them commits, and what its session's row weighs.
+/// What it takes to acquire many keys at one moment, how often a context that holds them commits, how much the engine logs for that, and
+/// what its session's row weighs.
 async fn held<E: Engine>(figures: &mut Figures, url: &str, keys: usize) {
     let heartbeat = Duration::from_millis(1_000);
     let builder = LeaseManager::builder(E::store(url).await, TokioExecutor::new()).linger(Duration::ZERO);
@@ -308,31 +302,41 @@ async fn held<E: Engine>(figures: &mut Figures, url: &str, keys: usize) {
     let granted = join_all(names.iter().map(|name| leases.lock(name).acquire())).await;
     let each = micros(start.elapsed()) / number(keys);
     let guards: Vec<_> = granted.into_iter().map(|granted| granted.expect("nobody else wants it")).collect();
-    let mut raw = E::connect(url).await;
-    let mut row = raw.row(leases.session()).await;
-    let (mut beats, mut began) = (0, None);
-    // Each beat is seen as a new row: there are far fewer than looks.
-    let transactions = loop {
-        sleep(Duration::from_millis(5)).await;
-        let (seen, count) = (raw.row(leases.session()).await, raw.transactions().await);
-        if seen == row {
-            continue;
-        }
-        row = seen;
-        let Some(before) = began else {
-            began = (start.elapsed() > ONCE).then_some(count);
-            continue;
-        };
-        beats += 1;
-        if beats == BEATS {
-            break count - before;
-        }
-    };
-    let engine = E::NAME;
+    let (mut raw, session) = (E::connect(url).await, leases.session());
+    while start.elapsed() < ONCE {
+        beat(&mut raw, session).await;
+    }
+    let first = beat(&mut raw, session).await;
+    let (mut last, mut logged) = (first, Vec::with_capacity(BEATS));
+    for _ in 0..BEATS {
+        let next = beat(&mut raw, session).await;
+        logged.push(next.logged - last.logged);
+        last = next;
+    }
+    let (engine, row) = (E::NAME, raw.row(session).await);
     figures.add(format!("{engine}_acquire_{keys}_keys_at_once_each_us"), each, Target::None);
-    let commits = number(transactions) / number(beats);
+    let commits = number(last.transactions - first.transactions) / number(BEATS);
     figures.add(format!("{engine}_idle_{keys}_keys_commits_per_heartbeat"), commits, Target::AtMost(1.0));
     figures.add(format!("{engine}_idle_{keys}_keys_row_bytes"), number(row.len()), Target::AtMost(300.0));
+    // The usual beat: one after a checkpoint writes more, for example PostgreSQL the whole page.
+    let logged = percentile(&mut logged, 50);
+    figures.add(format!("{engine}_idle_{keys}_keys_log_bytes_per_heartbeat"), logged, Target::AtMost(300.0));
     drop(guards);
     leases.close().await;
+}
+
+/// What an engine had counted just after a heartbeat.
+#[derive(Clone, Copy)]
+struct Count {
+    transactions: usize,
+    logged: f64,
+}
+
+/// Waits for the next heartbeat, which is seen as a new row: there are far fewer than looks.
+async fn beat(raw: &mut impl Engine, session: SessionId) -> Count {
+    let row = raw.row(session).await;
+    while raw.row(session).await == row {
+        sleep(Duration::from_millis(5)).await;
+    }
+    Count { transactions: raw.transactions().await, logged: raw.logged().await }
 }
