@@ -16,7 +16,7 @@ use std::{
 
 use leasehold::store::EtcdStore;
 
-use crate::port::free_port;
+use crate::{port::free_port, wall_clock::WallClock};
 
 /// Starts the server, does what it is told, and ends with its input, even if a signal ends the whole group of processes. Its
 /// arguments are the folder, and the command.
@@ -93,8 +93,20 @@ impl Server {
         server
     }
 
+    /// Starts a server that runs by this wall clock.
+    pub(crate) fn start_by(clock: &WallClock) -> Self {
+        let member = Member::new();
+        let server = Self::start_in(&clock.environment(), &member, &[&member], &[]);
+        server.wait();
+        server
+    }
+
     /// One of the members of a cluster. It answers when most of them are there.
     pub(crate) fn start_member(member: &Member, all: &[&Member], options: &[&str]) -> Self {
+        Self::start_in(&[], member, all, options)
+    }
+
+    fn start_in(environment: &[(&str, PathBuf)], member: &Member, all: &[&Member], options: &[&str]) -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         // Where there is memory for files, a server need not wait for a disk.
@@ -106,7 +118,9 @@ impl Server {
         let cluster: Vec<_> = all.iter().map(|one| format!("{}={}", one.name(), url(one.advertised))).collect();
         let log = folder.join("log");
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "keeper"]).arg(&folder).arg("etcd").arg("--data-dir").arg(folder.join("data"));
+        command.args(["-c", KEEPER, "keeper"]).arg(&folder).arg("env");
+        command.args(environment.iter().map(|(name, path)| format!("{name}={}", path.display())));
+        command.arg("etcd").arg("--data-dir").arg(folder.join("data"));
         command.args(["--name", &member.name(), "--initial-cluster", &cluster.join(",")]);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &url(member.advertised)]);
@@ -150,11 +164,25 @@ impl Server {
         self.counted(&format!("grpc_server_started_total{{grpc_method=\"{method}\""))
     }
 
-    fn counted(&self, name: &str) -> u64 {
+    /// The seconds of its wall clock. It dates each answer.
+    pub(crate) fn now(&self) -> i64 {
+        let told = self.told("/health");
+        let date = told.lines().find_map(|line| line.strip_prefix("Date: ")).expect("it dates its answer");
+        let seconds = Command::new("date").args(["-u", "+%s", "-d", date]).output().expect("there is a date").stdout;
+        String::from_utf8(seconds).ok().and_then(|seconds| seconds.trim().parse().ok()).expect("it is a date")
+    }
+
+    /// What its HTTP server answers.
+    fn told(&self, path: &str) -> String {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it answers");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it listens");
         let mut told = String::new();
         stream.read_to_string(&mut told).expect("it answers");
+        told
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        let told = self.told("/metrics");
         let count = told.lines().find(|line| line.starts_with(name));
         count.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("it counts")
     }
