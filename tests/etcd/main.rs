@@ -37,6 +37,9 @@ mod processes;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod renewals;
+#[path = "../stores/renewals.rs"]
+mod renewing;
 mod reservations;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
@@ -66,7 +69,7 @@ use proxy::{Proxy, Wire};
 #[test]
 fn the_other_process() {
     let Some((role, [address, prefix])) = role() else { return };
-    if real::take_part(&role, &address) {
+    if real::take_part(&role, &address) || renewing::take_part(&role, async || manager(&address, &prefix).await) {
         return;
     }
     match role.as_str() {
@@ -90,8 +93,11 @@ fn prefix(directory: &std::path::Path) -> String {
 
 /// A proxy in front of the server at this address. On the wire, commits look like everything else.
 fn proxy_before(address: &str) -> Proxy {
-    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port");
-    Proxy::start(port, Wire::default())
+    Proxy::start(port_of(address), Wire::default())
+}
+
+fn port_of(address: &str) -> u16 {
+    address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port")
 }
 
 fn address_of(proxy: &Proxy) -> String {

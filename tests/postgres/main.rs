@@ -39,6 +39,9 @@ mod programs;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod renewals;
+#[path = "../stores/renewals.rs"]
+mod renewing;
 mod replicas;
 mod rewrite;
 #[path = "../stores/scenarios.rs"]
@@ -63,7 +66,7 @@ mod ways;
 #[test]
 fn the_other_process() {
     let Some((role, [url, prefix])) = other::role() else { return };
-    if real::take_part(&role, &url, &prefix) {
+    if real::take_part(&role, &url, &prefix) || renewals::take_part(&role, &url, &prefix) {
         return;
     }
     match role.as_str() {

@@ -80,6 +80,7 @@ pub(crate) struct Server {
     folder: PathBuf,
     programs: PathBuf,
     environment: Vec<(&'static str, PathBuf)>,
+    options: String,
     pub(crate) port: u16,
 }
 
@@ -112,9 +113,9 @@ impl Server {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let variables = environment.iter().map(|(name, path)| format!("{name}='{}' ", path.display()));
         let variables: String = variables.collect();
-        let command = format!("{variables}'{}' {}", programs.join("postgres").display(), options(&folder, port));
-        let command = format!("{command} {more}");
-        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, environment, port };
+        let options = format!("{} {more}", options(&folder, port));
+        let command = format!("{variables}'{}' {options}", programs.join("postgres").display());
+        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, environment, options, port };
         server.await_start();
         Some(server)
     }
@@ -129,14 +130,25 @@ impl Server {
         url(self.port)
     }
 
-    /// Its processes die, as at the loss of power.
+    /// All of its processes are killed at once.
     pub(crate) fn crash(&self) {
-        let mut stop = as_server(self.programs.join("pg_ctl"));
-        stop.args(["stop", "-m", "immediate", "-D"]).arg(self.folder.join("data"));
-        let stopped = stop.current_dir(&self.folder).output().expect("pg_ctl runs");
-        assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
-        // Another process may get its number.
+        // When the first one has stopped, it starts no others.
+        let kill = "kill -STOP $1; until ps -o stat= -p $1 | grep -q '^T'; do sleep 0.01; done; \
+                    all=\"$1 $(pgrep -P $1)\"; kill -9 $all; \
+                    for one in $all; do while ps -o stat= -p $one | grep -qv '^Z'; do sleep 0.01; done; done";
+        let killed = Command::new("sh").args(["-c", kill, "sh", &self.number()]).status().expect("there is a shell");
+        assert!(killed.success());
+        // Another process may get its number, or nobody has asked yet how it ended: then it counts as running.
         fs::write(self.folder.join("pid"), "").expect("the keeper reads it");
+        for lock in ["data/postmaster.pid".into(), format!(".s.PGSQL.{}.lock", self.port)] {
+            fs::remove_file(self.folder.join(lock)).expect("it wrote it");
+        }
+    }
+
+    /// The number of the process that started all others of the server.
+    fn number(&self) -> String {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it wrote its number");
+        file.lines().next().unwrap_or_default().to_owned()
     }
 
     /// From its next start on, the server lets in only those whom this line of `pg_hba.conf` lets in.
@@ -169,12 +181,11 @@ impl Server {
     pub(crate) fn restart(&self) {
         let mut start = as_server(self.programs.join("pg_ctl"));
         start.args(["start", "-w", "-l"]).arg(self.folder.join("log")).arg("-D").arg(self.folder.join("data"));
-        start.arg("-o").arg(options(&self.folder, self.port)).current_dir(&self.folder).envs(self.environment.clone());
+        start.arg("-o").arg(&self.options).current_dir(&self.folder).envs(self.environment.clone());
         // Its children keep what this process would otherwise wait for.
         let started = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
         assert!(started.success(), "the server starts again");
-        let pid = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it wrote its number");
-        fs::write(self.folder.join("pid"), pid.lines().next().unwrap_or_default()).expect("the keeper reads it");
+        fs::write(self.folder.join("pid"), self.number()).expect("the keeper reads it");
     }
 }
 

@@ -121,8 +121,12 @@ impl Other {
     /// Stops it. When this returns, nothing of it runs.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
-        let state = || Command::new("ps").args(["-o", "stat=", "-p", &self.child.id().to_string()]).output();
-        while !state().expect("there is a ps").stdout.starts_with(b"T") {}
+        while !self.is_stopped() {}
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        let state = Command::new("ps").args(["-o", "stat=", "-p", &self.child.id().to_string()]).output();
+        state.expect("there is a ps").stdout.starts_with(b"T")
     }
 
     /// Lets it go on after a stop.

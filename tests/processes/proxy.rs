@@ -23,6 +23,8 @@ pub(crate) enum Commit {
     IsLost,
     /// The server executes it, and the connection is cut before its answer arrives.
     LosesAnswer,
+    /// The server executes it, and nothing that it answers on this connection arrives any more. The connections of both ends stay open.
+    IsUnanswered,
     /// The server gets neither it nor what follows on this connection, until something else is chosen. The same holds for all commits
     /// until then.
     IsKept,
@@ -166,6 +168,8 @@ impl Proxy {
 struct Connection {
     /// The answer to its commit is to be lost.
     loses_answer: AtomicBool,
+    /// Nothing that the server answers arrives.
+    is_unanswered: AtomicBool,
     /// The client heard from the server, and has not said anything since.
     heard: AtomicBool,
     /// How often others were stranded before it was opened.
@@ -263,6 +267,7 @@ impl Shared {
             Commit::Passes => {}
             Commit::IsLost => return None,
             Commit::LosesAnswer => connection.loses_answer.store(true, SeqCst),
+            Commit::IsUnanswered => connection.is_unanswered.store(true, SeqCst),
             Commit::IsKept => {
                 let is_kept = |state: &mut State| state.next == Commit::IsKept;
                 drop(self.chosen.wait_while(state, is_kept).expect("nothing panics in between"));
@@ -280,7 +285,7 @@ impl Shared {
     /// Whether the client gets it; `None` if the connection is cut.
     fn answers(&self, piece: &[u8], connection: &Connection) -> Option<bool> {
         if !connection.loses_answer.load(SeqCst) {
-            return Some(true);
+            return Some(!connection.is_unanswered.load(SeqCst));
         }
         (!has(piece, self.wire.committed)).then_some(false)
     }

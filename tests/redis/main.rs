@@ -37,6 +37,9 @@ mod port;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod renewals;
+#[path = "../stores/renewals.rs"]
+mod renewing;
 mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
@@ -114,7 +117,7 @@ async fn context(servers: &(impl Into<RedisServers> + Clone), prefix: &str) -> (
 fn the_other_process() {
     let Some((role, [server, prefix])) = other::role() else { return };
     let client = Client::open(server).unwrap();
-    if real::take_part(&role, &client) {
+    if real::take_part(&role, &client) || renewing::take_part(&role, async || context(&client, &prefix).await.1) {
         return;
     }
     let runtime = Runtime::new().unwrap();

@@ -21,6 +21,7 @@ mod locks;
 mod other;
 mod processes;
 mod real;
+mod renewals;
 mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
@@ -53,6 +54,7 @@ fn the_other_process() {
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
+        "renews" => renewals::renew(&directory),
         "too late" => forks::fork_too_late(&directory),
         "one more" => disks::acquire_when_told(&directory),
         "until shutdown" => processes::hold_until_shutdown(&directory),

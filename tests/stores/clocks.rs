@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{LeaseManagerBuilder, LeaseState};
+use leasehold::{LeaseGuard, LeaseManagerBuilder, LeaseState};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -23,12 +23,17 @@ pub(crate) fn hold(lease: Duration, open: impl AsyncFnOnce() -> LeaseManagerBuil
     let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
     say("held");
     for _ in told() {
-        let current = runtime.block_on(guard.verify());
-        say(match (guard.watch().state(), current) {
-            (LeaseState::Lost(_), _) | (_, Ok(false)) => "lost",
-            (_, Ok(true)) if guard.is_valid() => "valid",
-            _ => "in doubt",
-        });
+        say(belief(&runtime, &guard));
+    }
+}
+
+/// What a process that holds the key says when it is asked.
+pub(crate) fn belief(runtime: &Runtime, guard: &LeaseGuard) -> &'static str {
+    let current = runtime.block_on(guard.verify());
+    match (guard.watch().state(), current) {
+        (LeaseState::Lost(_), _) | (_, Ok(false)) => "lost",
+        (_, Ok(true)) if guard.is_valid() => "valid",
+        _ => "in doubt",
     }
 }
 
