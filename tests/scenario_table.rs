@@ -51,7 +51,7 @@ fn the_readme_counts_the_scenarios() {
     let readme = read("README.md");
     for sentence in [
         format!("{} of them are derived from other systems", count("::")),
-        format!("{} scenarios run on each of these stores", count("tests/stores/scenarios.rs")),
+        format!("{} scenarios run on each of these stores", count("tests/stores/scenarios")),
     ] {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&readme).contains(&sentence), "the README does not say: {sentence}");

@@ -2,6 +2,8 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
+#[path = "../stores/absences.rs"]
+mod absences;
 #[cfg(feature = "store-etcd-tls")]
 #[path = "../processes/certificates.rs"]
 mod certificates;

@@ -2,6 +2,8 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time, and tasks of the tests' own")]
 
+#[path = "../stores/absences.rs"]
+mod absences;
 mod bad_input;
 mod clocks;
 mod contract;

@@ -1,4 +1,4 @@
-//! Slow connections.
+//! Connections that are slow, or lead nowhere for a while.
 
 use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
@@ -18,4 +18,5 @@ fn pair(runtime: &Runtime, name: &str) -> Option<Pair> {
     })
 }
 
+crate::absences::tests!(pair);
 crate::delays::tests!(pair);

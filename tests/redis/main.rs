@@ -5,6 +5,8 @@
     reason = "servers and processes live in real time, and these tests have no executor"
 )]
 
+#[path = "../stores/absences.rs"]
+mod absences;
 mod clocks;
 mod cluster;
 mod contention;

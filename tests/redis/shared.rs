@@ -2,10 +2,17 @@
 
 use std::time::Duration;
 
-use leasehold::LeaseManagerBuilder;
-use leasehold::store::RedisServers;
+use leasehold::{
+    LeaseManagerBuilder,
+    machine::{Key, Row},
+    store::RedisServers,
+};
 
-use crate::{cluster, context, scenarios, sentinel, shared};
+use crate::{
+    cluster, context,
+    scenarios::{self, removals},
+    sentinel, shared,
+};
 
 struct Shared {
     servers: RedisServers,
@@ -36,7 +43,25 @@ mod by_one_server {
         Some(Shared::new(shared()?.client(), name, false))
     }
 
+    impl removals::Rows for Shared {
+        async fn context(&self) -> LeaseManagerBuilder {
+            Self::context(self).await
+        }
+
+        async fn remove(&self, key: &str) {
+            let rows = format!("{{{}}}:rows", self.prefix);
+            let record = Row::Record(Key::new(key).unwrap()).to_string();
+            assert_eq!(shared().unwrap().ask::<i64>(&["HDEL", &rows, &record]), 1);
+        }
+
+        async fn wipe(&self) {
+            let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{}}}:{name}", self.prefix));
+            assert_eq!(shared().unwrap().ask::<i64>(&["DEL", &rows, &sessions]), 2);
+        }
+    }
+
     scenarios::tests!(open);
+    removals::tests!(open);
 }
 
 mod by_sentinels {

@@ -4,6 +4,11 @@
 //! A store's own test program says `scenarios::tests!(open)`. That function gets a fresh store for the test of a name, or `None` where
 //! its server is missing; the store's method `context` makes one more context in it.
 
+#[path = "scenarios/readers.rs"]
+mod readers;
+#[path = "scenarios/removals.rs"]
+pub(crate) mod removals;
+
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     time::Duration,
@@ -13,6 +18,7 @@ use futures::{future::join_all, poll};
 use leasehold::{AcquireError, LeaseGuard, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome, Token};
 
 use crate::leases::with_longer_leases;
+pub(crate) use readers::*;
 
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
@@ -445,11 +451,14 @@ macro_rules! tests {
             s4_a_holder_that_does_not_renew_is_overtaken_and_told
             s5_a_lease_that_was_dropped_without_release_can_be_taken_after_its_time
             s6_closing_releases_everything_and_refuses_what_comes
+            s7_a_writer_is_alone
             s8_three_readers_are_inside_together
             s9_a_writer_blocks_readers_and_writers
             s10_a_reader_blocks_writers_until_the_last_one_has_gone
+            s11_renewal_keeps_readers_and_writers
             s12_of_two_readers_only_the_silent_one_is_overtaken
             s13_a_key_is_free_a_lease_after_its_reader_or_writer_was_dropped
+            s14_closing_leaves_neither_readers_nor_writers
             s15_several_locks_are_had_together_or_not_at_all
             s18_many_waiters_of_many_contexts_are_all_served
             s19_a_waiter_of_another_worker_is_told_of_the_release
@@ -463,6 +472,7 @@ macro_rules! tests {
             w2_a_wait_ends_in_time_and_leaves_no_place
             w6_what_was_taken_is_lost_once_and_for_good
             w12_a_higher_priority_goes_first
+            w13_readers_share_and_a_writer_waits_for_both
             w14_what_is_held_is_listed_by_prefix
         }
     };
