@@ -1,8 +1,10 @@
-//! Scenarios in simulated time, by the names of the systems that they come from.
+//! Scenarios in simulated time. A test whose name begins with a letter and a number comes from another system: tests/README.md lists them.
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
 mod alarm;
+mod answers;
+mod bad_moments;
 mod beyond;
 mod blame;
 mod changes;
@@ -10,37 +12,38 @@ mod clients;
 mod close;
 mod contract;
 mod crossings;
-mod curious;
-mod cv_lease;
 mod ending;
 mod events;
+mod expiry;
 mod fairness;
 mod faults;
 mod fence;
 mod forms;
-mod gitea;
+mod guarded_work;
 mod histories;
 mod hold;
 mod identity;
 mod input;
+mod leading;
+mod lease_ends;
 mod life;
 mod linger;
 mod locked;
 mod locks;
 mod loss;
-mod luci;
-mod matrix;
+mod many_waiters;
 mod modes;
 mod moments;
-mod narrow;
+mod named_locks;
 mod nested;
 mod panics;
 mod parts;
 mod probing;
 mod processes;
-mod rare;
-mod redsync;
-mod said;
+mod readers_writers;
+mod reentrant_stores;
+mod reopening;
+mod row_limits;
 mod several;
 mod short_lived;
 mod signals;
@@ -48,7 +51,4 @@ mod slow;
 mod stale;
 mod support;
 mod suspension;
-mod synapse;
 mod takeover;
-mod waymaker;
-mod worker_lock;

@@ -147,19 +147,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "S10",
         "the first part of what is divided closes the session",
-        Scenario("narrow::what_is_asked_for"),
+        Scenario("row_limits::what_is_asked_for"),
         &[edit(SENDING, "if closes && is_last {", "if closes {")],
     ),
     Mutant::new(
         "etcd",
         "what goes along with a transaction that is divided is lost",
-        Scenario("narrow::what_goes_along"),
+        Scenario("row_limits::what_goes_along"),
         &[edit(RETRY, "        self.last_writers.forget_later(&transaction.forgets);\n", "")],
     ),
     Mutant::new(
         "etcd",
         "keys are forgotten only where nothing else needs the room",
-        Scenario("narrow::records_are_forgotten"),
+        Scenario("row_limits::records_are_forgotten"),
         &[edit(SENDING, ".max(room.beside(0) / 3)", "")],
     ),
     Mutant::new(
@@ -205,7 +205,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "etcd",
         "a transaction carries whatever waits",
-        Scenario("narrow::thousands_of_leases"),
+        Scenario("row_limits::thousands_of_leases"),
         &[edit(
             "src/machine/context/store_queue/room.rs",
             "const MOST: usize = 1_024;",
@@ -287,7 +287,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P7",
         "a store that answers at once is told another time than its caller's",
-        Scenario("cv_lease::l12_the_lease"),
+        Scenario("lease_ends::l12_the_lease"),
         &[edit("src/driver/pump.rs", "transact_at_once(&batch, now)", "transact_at_once(&batch, Now::default())")],
     ),
     Mutant::new(

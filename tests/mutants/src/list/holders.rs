@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P5",
         "a context hands its lease on for as long as it likes, while others wait",
-        Scenario("said::a_context_hands"),
+        Scenario("answers::a_context_hands"),
         &[edit(
             "src/machine/context/hold.rs",
             "let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;",
@@ -35,7 +35,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P5",
         "a context hands its lease on as often as it likes, while others wait",
-        Scenario("said::a_context_hands"),
+        Scenario("answers::a_context_hands"),
         &[edit(
             "src/machine/context/hold.rs",
             "self.handoffs < config.max_local_handoffs && within_tenure",
