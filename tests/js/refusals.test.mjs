@@ -278,6 +278,17 @@ test("a time-out names the key, the time and who held it", async () => {
   await Promise.all([one.close(), two.close()]);
 });
 
+test("a time-out names the own manager if it is one of those who share the key", async () => {
+  const [one, two] = [await openManager({}, "shared with others"), await openManager({}, "shared with others")];
+  await one.acquire("notes", { mode: "shared" });
+  await two.acquire("notes", { mode: "shared" });
+  for (const leases of [one, two]) {
+    const error = await leases.acquire("notes", { timeoutMs: 20 }).then(assert.fail, (error) => error);
+    assert.ok(error.holder.own && error.message.includes("this manager itself holds it"), error.message);
+  }
+  await Promise.all([one.close(), two.close()]);
+});
+
 test("no IndexedDB, and never memory in its place", async () => {
   await init(bytes);
   await refused(() => LeaseManager.open("app"), "Unsupported", "NotSupportedError", "IndexedDB", '{ store: "memory" }');

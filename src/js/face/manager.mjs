@@ -227,16 +227,17 @@ export class LeaseManager extends EventTarget {
       // A try for several keys does not say which one is taken.
       const keys = error.key === undefined ? items.map(({ key }) => key) : [error.key];
       const holders = await Promise.all(keys.map((key) => this.#holderOf(key)));
-      const at = Math.max(holders.findIndex(Boolean), 0);
-      const [key, holder] = [holders[at] ? keys[at] : error.key, holders[at]];
+      const at = holders.findIndex(Boolean);
+      const holder = holders[at];
+      const key = keys[at] ?? error.key;
       const message = lateness(error.message, key, timeoutMs, holder, items.length > 0);
       throw new LeaseError("Timeout", message, { key, waitedMs, holder });
     }
   }
 
-  /** Who holds the key, if that is known soon. */
+  /** Who holds the key, if that is known soon: this manager, if it is one of those who share it. */
   async #holderOf(key) {
-    const looked = this.status(key).then(({ holders }) => holders[0], () => {});
+    const looked = this.status(key).then(({ holders }) => holders.find(({ own }) => own) ?? holders[0], () => {});
     let timer;
     const limit = new Promise((resolve) => (timer = setTimeout(resolve, LOOK_LIMIT_MS)));
     return Promise.race([looked, limit]).finally(() => clearTimeout(timer));
