@@ -14,7 +14,7 @@ use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
-use crate::executor::Shared;
+use crate::executor::{Shared, WeakShared};
 use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
@@ -89,7 +89,9 @@ impl LeaseGuard {
 
 /// A guard's lease, to be checked by a transaction.
 pub(crate) struct GuardFence {
-    driver: Shared<Driver>,
+    /// Weak, so that a handle that the user forgets keeps neither the context nor its store.
+    driver: WeakShared<Driver>,
+    reach: Reach,
     fate: Shared<Fate>,
     turn: TurnId,
     ticket: Ticket,
@@ -111,8 +113,9 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
-        let (found, place) = (Mutex::default(), AtomicU64::new(0));
-        Some(Self { driver, fate, turn, ticket, name, now, found, place })
+        let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
+        let driver = Shared::downgrade(&driver);
+        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place })
     }
 
     /// Nothing panics under the lock.
@@ -135,15 +138,30 @@ impl GuardFence {
         self.place.load(Ordering::Relaxed) != 0 && state.releasing && state.lost.is_none()
     }
 
+    /// Tells the context, if it is still there.
     fn tell(&self, reply: Reply) {
-        let (slot, ticket) = (self.fate.slot.clone(), Box::new(self.ticket.clone()));
-        self.driver.handle(Input::Fenced { slot, ticket, reply });
+        if let Some(driver) = self.driver.upgrade() {
+            let (slot, ticket) = (self.fate.slot.clone(), Box::new(self.ticket.clone()));
+            driver.handle(Input::Fenced { slot, ticket, reply });
+        }
+    }
+
+    fn verdict(&self, found: (Option<StoreId>, &Reply)) -> Result<(), LostReason> {
+        match self.driver.upgrade() {
+            Some(driver) => driver.judge(self.turn, &self.fate.slot, &self.ticket, found),
+            // The guard went with its context.
+            None => Err(LostReason::Closed),
+        }
+    }
+
+    fn is_outgrown(&self) -> bool {
+        self.driver.upgrade().is_some_and(|driver| driver.has_outgrown(self.turn, &self.fate.slot, &self.ticket))
     }
 }
 
 impl Fence for GuardFence {
     fn reach(&self) -> Reach {
-        self.driver.store.reach()
+        self.reach.clone()
     }
 
     fn ticket(&self) -> &Ticket {
@@ -153,11 +171,11 @@ impl Fence for GuardFence {
     // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
-        match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
+        match self.verdict((store, &reply)) {
             Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.
-            Err(_) if self.driver.has_outgrown(self.turn, &self.fate.slot, &self.ticket) => {
+            Err(_) if self.is_outgrown() => {
                 return Err(FenceError::Store(StoreError::transient(
                     "the lease was upgraded, or may have been, after this fence began; fence a new transaction",
                 )));
@@ -180,7 +198,9 @@ impl Fence for GuardFence {
     }
 
     fn open(&self, transaction: Shared<dyn OpenTransaction>) {
-        self.place.store(self.driver.opened(transaction), Ordering::Relaxed);
+        if let Some(driver) = self.driver.upgrade() {
+            self.place.store(driver.opened(transaction), Ordering::Relaxed);
+        }
     }
 
     fn committed(&self) {
@@ -191,6 +211,8 @@ impl Fence for GuardFence {
     }
 
     fn over(&self) {
-        self.driver.over(self.place.load(Ordering::Relaxed));
+        if let Some(driver) = self.driver.upgrade() {
+            driver.over(self.place.load(Ordering::Relaxed));
+        }
     }
 }

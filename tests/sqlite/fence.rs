@@ -1,6 +1,6 @@
 //! Transactions of the user's own, checked for a lease.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, mem::forget, path::Path, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
@@ -226,7 +226,7 @@ fn a_renewal_counts_once_its_transaction_is_committed() {
     });
 }
 
-/// Nobody reports the commits. Each handle is dropped, whatever became of its transaction.
+/// Nobody reports the commits. Each handle is dropped or forgotten, whatever became of its transaction. The manager is not closed.
 #[test]
 fn handles_without_a_report_keep_nothing() {
     let scratch = Scratch::new();
@@ -238,14 +238,16 @@ fn handles_without_a_report_keep_nothing() {
         let mut database = notes(&scratch.0);
         for commits in [true, false].repeat(20) {
             let transaction = database.transaction().unwrap();
-            let _fenced = guard.fence_and_renew(&transaction).await.unwrap();
+            let dropped = guard.fence_and_renew(&transaction).await.unwrap();
+            let forgotten = guard.fence_and_renew(&transaction).await.unwrap();
             if commits {
                 transaction.commit().unwrap();
             }
+            drop(dropped);
+            forget(forgotten);
         }
         assert!(guard.verify().await.unwrap());
         guard.release().await.unwrap();
-        leases.close().await;
     });
     drop(runtime);
     assert!(kept.upgrade().is_none(), "a fence keeps its manager and its store");

@@ -126,11 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule s",
         "a fence that began before an upgrade finds a loss",
         Scenario("fence::a_fence_that_began_before"),
-        &[edit(
-            "src/client/fence.rs",
-            "Err(_) if self.driver.has_outgrown(",
-            "Err(_) if false && self.driver.has_outgrown(",
-        )],
+        &[edit("src/client/fence.rs", "Err(_) if self.is_outgrown()", "Err(_) if false && self.is_outgrown()")],
     ),
     Mutant::new(
         "S9",
