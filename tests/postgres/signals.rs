@@ -103,6 +103,24 @@ pub(crate) fn hold_once(url: &str, prefix: &str) {
     });
 }
 
+/// A notification has less than 8,000 bytes. In it, a control character of a key takes six.
+#[test]
+fn the_notification_about_the_longest_key_fits() {
+    on_server("signals_longest", |place| async move {
+        let (key, one, other) = ("\u{1}".repeat(1_024), patient(&place).await, patient(&place).await);
+        let guard = one.lock(&key).acquire().await.unwrap();
+        let waiting = async { timeout(PATIENCE, other.lock(&key).acquire()).await.expect("it is told").unwrap() };
+        let release = async {
+            until("the other one waits", async || one.status(&key).await.unwrap().queue.len() == 1).await;
+            guard.release().await.unwrap();
+        };
+        let (next, ()) = futures::future::join(waiting, release).await;
+        next.release().await.unwrap();
+        one.close().await;
+        other.close().await;
+    });
+}
+
 /// A notification costs every connection of the server that listens.
 #[test]
 fn contexts_that_share_a_store_do_not_all_try_out_whether_they_hear() {

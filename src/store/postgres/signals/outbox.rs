@@ -110,9 +110,23 @@ mod tests {
     use std::string::ToString;
 
     use super::*;
+    use crate::machine::{Key, StoreId};
 
     fn letter(asks: bool) -> Letter {
         Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, asks }
+    }
+
+    /// Only the keys of `leases.locks`, which has no native users, are longer than that of a user. The server would refuse the notification,
+    /// and with it the transaction that grants the lease.
+    #[test]
+    fn a_message_that_is_too_long_is_not_sent() {
+        let names = Names { database: "1/2".into(), prefix: "leasehold".into(), schema: "public".into() };
+        let is_sent = |key| {
+            let message = Message { store: StoreId(1), key, body: Body::Ended { holder: SessionId(2) } };
+            Letter::of(&message, SessionId(3), &names).is_some()
+        };
+        assert!(is_sent(Key::new(&"\u{1}".repeat(1_024)).unwrap()));
+        assert!(!is_sent(Key::of_lock(&"\u{1}".repeat(1_400))));
     }
 
     /// Without the message, a context learns of its grant only at its next heartbeat. A message that asks is sent again.
