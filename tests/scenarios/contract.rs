@@ -82,6 +82,9 @@ fn the_contract_names_the_rule_that_a_store_breaks() {
         (Habit::KeepsRows, "a session that has ended leaves its keys to others"),
         (Habit::KeepsAscii, "a text is kept as it is"),
         (Habit::ListsAnyCase, "a list has all keys that begin with the given text, and no others"),
+        (Habit::LosesDeadlines, "by a trusted clock a lease ends at its deadline"),
+        (Habit::ReadsItsClockOnce, "by a trusted clock a lease ends at its deadline"),
+        (Habit::HidesItsClock, "only a trusted clock ends a lease"),
         (Habit::WritesRowByRow, "a transaction that is dropped halfway is committed as a whole or rolled back"),
     ] {
         let sentence = refusal(all, habit);

@@ -145,13 +145,13 @@ pub async fn a_silent_holder_goes_as_the_clock_says<S: Store>(open: impl AsyncFn
     let (mut one, mut other) = (Client::new(open().await, 10), Client::new(open().await, 11));
     let trusted = other.clock() == StoreClock::Trusted;
     one.acquire("silent").await;
+    assert_eq!(other.acquire("silent").await, Seen::Busy, "a lease lasts until its deadline");
     other.pass(LEASE_MS * 10);
     let granted = matches!(other.acquire("silent").await, Seen::Granted(_));
     assert!(
         granted || !trusted,
-        "by a trusted clock a lease ends at its deadline. This store lost the deadline between two \
-        transactions: the text of a record has none. Keep `Records` from one transaction to the next, or say \
-        `StoreClock::Observed`"
+        "by a trusted clock a lease ends at its deadline: judge each transaction by the time that it was given, and keep the deadline, \
+        which stands in the row of the session; or say `StoreClock::Observed`"
     );
     assert!(trusted || !granted, "only a trusted clock ends a lease: this store says `StoreClock::Observed`");
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     pin::pin,
     sync::{
-        Arc, Mutex as Lock,
+        Arc, Mutex as Lock, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
@@ -55,6 +55,12 @@ pub(crate) enum Habit {
     WritesRowByRow,
     /// Under a lock, and with one monotonic clock for everybody: deadlines stand in the texts of sessions.
     TrustsItsClock,
+    /// Wrong: the same, but no deadline stands there.
+    LosesDeadlines,
+    /// Wrong: the same, but it reads its clock only when a connection is used for the first time.
+    ReadsItsClockOnce,
+    /// Wrong: it ends sessions by their deadlines, and says that its clock is not to be trusted.
+    HidesItsClock,
 }
 
 /// A connection to a shelf. Clones are one connection.
@@ -79,6 +85,7 @@ struct Own {
     number: u64,
     transactions: AtomicU64,
     late: Lock<Vec<(Row, Option<String>)>>,
+    first: OnceLock<Now>,
     closed: AtomicBool,
 }
 
@@ -170,6 +177,16 @@ impl ShelfStore {
         }
     }
 
+    /// The time by which it decides.
+    fn time(&self, now: Now) -> StoreNow {
+        match self.habit {
+            Habit::LosesDeadlines => StoreNow::new(StoreClock::Observed, now),
+            Habit::ReadsItsClockOnce => StoreNow::new(self.clock(), *self.own.first.get_or_init(|| now)),
+            Habit::HidesItsClock => StoreNow::new(StoreClock::Trusted, now),
+            _ => StoreNow::new(self.clock(), now),
+        }
+    }
+
     /// Reads, lets others go first, and writes.
     async fn run(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
         let seen = self.shelf.writes.load(Relaxed);
@@ -178,7 +195,7 @@ impl ShelfStore {
             Habit::Blocks => thread::sleep(Duration::from_millis(1)),
             _ => pause().await,
         }
-        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        let reply = batch.apply(&mut records, self.time(now));
         let changed = records.take_changed().into_iter().map(|row| (row.clone(), records.text(&row))).collect();
         match self.habit {
             Habit::Compares if self.shelf.writes.load(Relaxed) != seen => {
@@ -270,7 +287,10 @@ impl Store for ShelfStore {
     }
 
     fn clock(&self) -> StoreClock {
-        if self.habit == Habit::TrustsItsClock { StoreClock::Trusted } else { StoreClock::Observed }
+        match self.habit {
+            Habit::TrustsItsClock | Habit::LosesDeadlines | Habit::ReadsItsClockOnce => StoreClock::Trusted,
+            _ => StoreClock::Observed,
+        }
     }
 
     fn reach(&self) -> Reach {
