@@ -4,11 +4,11 @@ use std::{
     fs::{self, File, Metadata},
     io,
     path::{Path, PathBuf},
-    process,
     time::{Duration, Instant, SystemTime},
 };
 
 use super::name_of;
+use crate::executor::{ProcessMark, this_process};
 use crate::machine::SessionId;
 
 pub(super) const KIND: &str = "beacon";
@@ -30,7 +30,7 @@ pub(in super::super) fn path(directory: &Path, session: SessionId) -> PathBuf {
 /// A beacon of this context. Dropping it lowers it, unless a fork has copied it into another process: the lock is still the parent's.
 #[derive(Debug)]
 pub(super) struct Beacon {
-    process: u32,
+    process: ProcessMark,
     directory: PathBuf,
     session: SessionId,
     /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
@@ -44,7 +44,7 @@ impl Beacon {
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
         let files = vec![lock_file(directory, session)?];
         Ok(Self {
-            process: process::id(),
+            process: this_process(),
             directory: directory.to_owned(),
             session,
             files,
@@ -100,7 +100,7 @@ impl Beacon {
 
 impl Drop for Beacon {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.process != this_process() {
             return;
         }
         // The name goes first, for the session's row is gone. Whoever finds a row needs the file, to see that its context is dead.

@@ -13,13 +13,12 @@ use std::{
     fs, io,
     iter::Peekable,
     path::{self, Path, PathBuf},
-    process,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{Shared, WeakShared};
+use crate::executor::{ProcessMark, Shared, WeakShared, this_process};
 use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
@@ -91,7 +90,7 @@ const FEW: usize = 64;
 #[derive(Debug)]
 struct Awake {
     /// A fork copies it into another one, where the thread of the listener does not run.
-    process: u32,
+    process: ProcessMark,
     session: SessionId,
     listener: Shared<Listener>,
 }
@@ -99,7 +98,7 @@ struct Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         // The thread that the copy does not have still has its part of the listener. So the files of the parent stay.
-        if self.process == process::id() {
+        if self.process == this_process() {
             self.listener.end();
         }
     }
@@ -177,7 +176,7 @@ impl Signals for DirectorySignals {
             listener.end();
             return false;
         }
-        *self.awake() = Some(Awake { process: process::id(), session, listener });
+        *self.awake() = Some(Awake { process: this_process(), session, listener });
         if let (true, Some(inbox)) = (stands, inbox.upgrade()) {
             inbox.notice(Notice::BeaconStands(session));
         }

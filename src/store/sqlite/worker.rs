@@ -2,7 +2,6 @@
 
 use std::{
     mem::forget,
-    process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Sender},
@@ -12,7 +11,7 @@ use std::{
 };
 
 use super::{desk, failure::Trouble, file::LeaseFile, still};
-use crate::executor::WeakShared;
+use crate::executor::{ProcessMark, WeakShared, this_process};
 use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot;
 use crate::store::StoreWatcher;
@@ -33,14 +32,14 @@ pub(super) struct Worker {
     jobs: Mutex<Option<Sender<Job>>>,
     watchers: Watchers,
     /// The process that has the thread.
-    process: u32,
+    process: ProcessMark,
 }
 
 impl Drop for Worker {
     /// A forked copy has no thread. Its parent's thread may have locked the channel at the moment of the fork, and nobody unlocks the copy:
     /// to drop the sender there would wait for ever.
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.process != this_process() {
             forget(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
@@ -87,7 +86,7 @@ impl Worker {
                 desk::refuse(&asked, &self::closed());
             })
             .map_err(|why| StoreError::transient(format!("the thread of the SQLite store could not start: {why}")))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers, process: process::id() })
+        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers, process: this_process() })
     }
 
     /// Asks at the call; the answer is to be waited for.
@@ -145,7 +144,7 @@ fn closed() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, process};
+    use std::{env, fs, process, sync::mpsc::TryRecvError};
 
     use super::*;
 
@@ -177,5 +176,20 @@ mod tests {
         assert_eq!(watchers.iter().filter(|watcher| watcher.strong_count() > 0).count(), stays.len());
         drop(worker);
         fs::remove_dir_all(&path).unwrap();
+    }
+
+    /// If the parent's thread had locked the channel at the moment of the fork, whoever touches the copy waits for ever. The thread would
+    /// hear of the end.
+    #[test]
+    fn a_forked_copy_does_not_touch_the_channel() {
+        let (jobs, asked) = mpsc::channel();
+        drop(Worker { jobs: Mutex::new(Some(jobs)), watchers: Watchers::default(), process: this_process() + 1 });
+        assert!(matches!(asked.try_recv(), Err(TryRecvError::Empty)));
+        let (jobs, asked) = mpsc::channel();
+        drop(Worker { jobs: Mutex::new(Some(jobs)), watchers: Watchers::default(), process: this_process() });
+        assert!(
+            matches!(asked.try_recv(), Err(TryRecvError::Disconnected)),
+            "the thread of a store that is dropped ends"
+        );
     }
 }
