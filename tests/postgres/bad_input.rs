@@ -235,8 +235,16 @@ fn a_user_from_whom_policies_hide_rows_is_told_so() {
         owner.batch_execute(grants).await.unwrap();
         let words = ["row-level security", "DISABLE ROW LEVEL SECURITY", "\"public\".bad_hidden_record", "BYPASSRLS"];
         let user = Place { url: place.url.replace("postgres@", "bad_hidden@"), ..place.clone() };
-        let said = first_use(user.store().await).await;
+        let connected = async || user.builder().connect().await.unwrap();
+        let said = first_use(connected().await).await;
         assert!(words.iter().all(|word| said.contains(word)) && !said.contains("GRANT"), "{said}");
+        let looks = LeaseManager::builder(connected().await, TokioExecutor::new()).build().unwrap();
+        for error in [looks.status("k").await.map(drop).unwrap_err(), looks.list("").await.map(drop).unwrap_err()] {
+            let said = error.to_string();
+            assert!(words.iter().all(|word| said.contains(word)) && !said.contains("GRANT"), "{said}");
+        }
+        let error = connected().await.migrate().await.unwrap_err();
+        says(&error, &words);
         // Now the user does not even see that there is a store.
         owner.batch_execute("ALTER TABLE bad_hidden_store ENABLE ROW LEVEL SECURITY").await.unwrap();
         let error = user.builder().connect().await.unwrap().migrate().await.unwrap_err();
@@ -246,6 +254,26 @@ fn a_user_from_whom_policies_hide_rows_is_told_so() {
         let error = user.builder().connect().await.unwrap().migrate().await.unwrap_err();
         says(&error, &words);
         assert!(!error.message.contains("GRANT"), "{error}");
+    });
+}
+
+/// A session without a row has ended. So whoever does not see the row of a holder would take over its lease.
+#[test]
+fn a_user_who_sees_only_its_own_sessions_is_granted_nothing_that_others_hold() {
+    on_server("bad_tenant", |place| async move {
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let role = "CREATE ROLE bad_tenant LOGIN; \
+                    GRANT SELECT, INSERT, UPDATE, DELETE ON bad_tenant_store, bad_tenant_record, bad_tenant_session TO bad_tenant; \
+                    ALTER TABLE bad_tenant_session ENABLE ROW LEVEL SECURITY; \
+                    CREATE POLICY own ON bad_tenant_session USING (text LIKE '%\"tenant\"%')";
+        place.client().await.batch_execute(role).await.unwrap();
+        let user = Place { url: place.url.replace("postgres@", "bad_tenant@"), ..place.clone() };
+        let store = user.builder().connect().await.unwrap();
+        let tenant = LeaseManager::builder(store, TokioExecutor::new()).instance("tenant").build().unwrap();
+        let said = tenant.lock("k").try_acquire().await.unwrap_err().to_string();
+        assert!(said.contains("DISABLE ROW LEVEL SECURITY"), "{said}");
+        assert!(guard.verify().await.unwrap());
     });
 }
 
@@ -264,7 +292,10 @@ fn policies_that_hide_nothing_do_not_keep_the_row_from_being_made() {
         place.client().await.batch_execute(&format!("{role}{}", policies.concat())).await.unwrap();
         let user = Place { url: place.url.replace("postgres@", "bad_shown@"), ..place.clone() };
         let leases = LeaseManager::builder(user.store().await, TokioExecutor::new()).build().unwrap();
-        drop(leases.lock("k").acquire().await.unwrap());
+        let guard = leases.lock("k").acquire().await.unwrap();
+        assert_eq!(leases.list("").await.unwrap()[0].holders[0].token, guard.token());
+        assert_eq!(leases.status("k").await.unwrap().holders[0].token, guard.token());
+        guard.release().await.unwrap();
         leases.close().await;
     });
 }

@@ -92,6 +92,7 @@ macro_rules! suites {
             the_pool_outlives_its_store
             a_heartbeat_finds_a_connection_in_a_small_pool
             a_session_that_reads_text_in_another_encoding_spoils_no_record
+            policies_that_come_later_are_told_from_a_missing_right
         }
     };
     ($pool:ty, $driver:literal: $($test:ident)+) => {
@@ -415,5 +416,26 @@ pub(crate) fn a_session_that_reads_text_in_another_encoding_spoils_no_record<P: 
             .unwrap();
             guard.release().await.unwrap();
         }
+    });
+}
+
+/// The server says so only if it refuses a row, in its own language, and by the code of a missing right.
+pub(crate) fn policies_that_come_later_are_told_from_a_missing_right<P: Pool>(name: &str) {
+    on(name, |place| async move {
+        drop(store::<P>(&place).await);
+        let (prefix, user, owner) = (&place.prefix, format!("{}_user", place.prefix), place.client().await);
+        let role = format!(
+            "CREATE ROLE {user} LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON {prefix}_store, {prefix}_record, {prefix}_session TO {user}"
+        );
+        owner.batch_execute(&role).await.unwrap();
+        let others = Place { url: place.url.replace("postgres@", &format!("{user}@")), ..place.clone() };
+        let leases = LeaseManager::builder(store::<P>(&others).await, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        owner.batch_execute(&format!("ALTER TABLE {prefix}_record ENABLE ROW LEVEL SECURITY")).await.unwrap();
+        let said = leases.lock("another").acquire().await.unwrap_err().to_string();
+        assert!(said.contains("DISABLE ROW LEVEL SECURITY") && !said.contains("GRANT"), "{said}");
+        owner.batch_execute(&format!("ALTER TABLE {prefix}_record DISABLE ROW LEVEL SECURITY")).await.unwrap();
+        guard.release().await.unwrap();
+        leases.close().await;
     });
 }

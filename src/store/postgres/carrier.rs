@@ -115,7 +115,7 @@ impl Gathering {
     }
 
     pub(super) fn failed(self, code: Option<String>, said: String) -> Failure {
-        Failure { code: code.unwrap_or_default(), said, before: self.done }
+        Failure { code: code.unwrap_or_default(), said, is_of_policies: false, before: self.done }
     }
 }
 
@@ -126,11 +126,22 @@ pub(super) struct Failure {
     pub(super) code: String,
     /// What the server answered, or what became of the connection, for people to read.
     pub(super) said: String,
+    /// A row-level security policy refused a row, or hides some. No GRANT helps against that.
+    pub(super) is_of_policies: bool,
     /// The answers of the statements before.
     pub(super) before: Answers,
 }
 
+/// The functions of the server that refuse a row because of a row-level security policy. What the server says of it depends on its language,
+/// and the code is also that of a missing right.
+const REFUSING_BY_POLICIES: [&str; 2] = ["ExecWithCheckOptions", "check_enable_rls"];
+
 impl Failure {
+    /// Notes which function of the server reported it.
+    pub(super) fn by_routine(self, routine: Option<&str>) -> Self {
+        Self { is_of_policies: routine.is_some_and(|routine| REFUSING_BY_POLICIES.contains(&routine)), ..self }
+    }
+
     /// The connection broke, or the server or a pooler ended it.
     pub(super) fn is_cut(&self) -> bool {
         self.code.is_empty() || ["08", "57P"].iter().any(|class| self.code.starts_with(class))

@@ -36,7 +36,7 @@ pub(super) fn of_look(failure: &Failure, names: &Names) -> StoreError {
 
 fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) -> StoreError {
     let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
-    let message = if is_of_policies(failure) {
+    let message = if failure.is_of_policies {
         format!(
             "row-level security policies keep the user of the database from rows that the store needs: {}; ALTER TABLE {store} DISABLE \
              ROW LEVEL SECURITY, and likewise for {record} and {session}, or give the user the attribute BYPASSRLS",
@@ -51,14 +51,14 @@ fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) 
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-/// Whether a row-level security policy refused a row. No GRANT helps against that.
-fn is_of_policies(failure: &Failure) -> bool {
-    failure.code == "42501" && failure.said.contains("row-level security")
-}
-
-/// For a store whose own row is hidden by policies: the server itself reports no error.
-pub(super) fn of_hidden_row() -> Failure {
-    Gathering::default().failed(Some("42501".into()), "row-level security hides the store's own row".into())
+/// Fails if policies may hide rows, by what [`Names::ask_hiding`] found: the server itself reports no error.
+pub(super) fn check_hiding(found: &[Row]) -> Result<(), Failure> {
+    if found.first().is_none_or(|row| row.text(0) != Some("t")) {
+        return Ok(());
+    }
+    let said = "row-level security is active, and no policy USING (true) shows the user all rows";
+    let failure = Gathering::default().failed(Some("42501".into()), said.into());
+    Err(Failure { is_of_policies: true, ..failure })
 }
 
 fn of_cancel(failure: &Failure, remedy: &str) -> StoreError {
@@ -267,7 +267,7 @@ fn of_certificate(said: &str) -> String {
 /// The tables could not be made.
 pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
     match failure.code.as_str() {
-        "42501" if !is_of_policies(failure) => StoreError::permanent(
+        "42501" if !failure.is_of_policies => StoreError::permanent(
             StoreErrorKind::Unsupported,
             format!(
                 "the user of the database may not create the tables: {}; GRANT USAGE, CREATE ON SCHEMA \"{}\" to it, or call migrate() \

@@ -314,14 +314,18 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let statements = format!("{}; {}", place.names.read_keys(prefix), failure::IS_STANDBY);
-    let found = options::ask(&place.lending, &statements)
-        .await?
-        .and_then(|found| if failure::is_standby(found.rows(1)) { Err(failure::of_a_standby()) } else { Ok(found) });
+    let names = &place.names;
+    let statements = format!("{}; {}; {}", names.read_keys(prefix), failure::IS_STANDBY, names.ask_hiding());
+    let found = options::ask(&place.lending, &statements).await?.and_then(|found| {
+        if failure::is_standby(found.rows(1)) {
+            return Err(failure::of_a_standby());
+        }
+        failure::check_hiding(found.rows(2)).map(|()| found)
+    });
     if found.as_ref().is_err_and(failure::is_of_a_standby) {
         place.lending.lender().forget_idle();
     }
-    let found = found.map_err(|failure| failure::of_look(&failure, &place.names))?;
+    let found = found.map_err(|failure| failure::of_look(&failure, names))?;
     Ok(rows::keys_of(found.rows(0)))
 }
 

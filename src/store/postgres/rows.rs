@@ -127,6 +127,18 @@ impl Names {
         )
     }
 
+    /// Asks whether policies may hide rows from the user: whether they are active for the user, and do not show every row of each table.
+    /// What else than `true` a policy says is not judged.
+    pub(super) fn ask_hiding(&self) -> String {
+        let tables = ["store", "record", "session"].map(|kind| text(&self.table(kind))).join(", ");
+        format!(
+            "SELECT bool_or(row_security_active(relation) AND NOT coalesce((SELECT bool_or(polpermissive AND shows) AND \
+             bool_and(polpermissive OR shows) FROM (SELECT polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS shows FROM pg_policy \
+             WHERE polrelid = relation AND polcmd IN ('*', 'r') AND EXISTS (SELECT FROM unnest(polroles) AS role \
+             WHERE role = 0 OR pg_has_role(role, 'USAGE'))) AS policies), false)) FROM unnest(ARRAY[{tables}]::regclass[]) AS relation"
+        )
+    }
+
     /// Finds a row if there are many records.
     pub(super) fn find_crowding(&self) -> String {
         // By the index, so that deleted rows which are not yet vacuumed cost nothing.

@@ -4,7 +4,6 @@ use super::{
     carrier::{Failure, Loan, Round},
     failure,
     lending::{Errand, Lending},
-    literal::text,
     names::Names,
     rows::{Hold, SCHEMA, StoreText},
 };
@@ -16,49 +15,33 @@ pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time:
     // Whoever may not create tables can call this, too, where they stand.
     let stands = match version(&mut *lent.loan, names).await {
         Ok(stands) => stands,
-        Err(failure) if failure.code == "42P01" => Stands::default(),
+        Err(failure) if failure.code == "42P01" => None,
         Err(failure) => return Err(failure::of_look(&failure, names)),
     };
-    let made = match stands.schema {
-        Some(found) => Ok(found),
-        None => create(&mut *lent.loan, names).await,
+    let found = match stands {
+        Some(found) => found,
+        None => create(&mut *lent.loan, names).await?,
     };
-    let found = made.map_err(|error| {
-        // Where policies hide the row, it would be wrong to say that the user may not create the tables: they stand.
-        let is_hidden = stands.may_be_hidden && !error.retry;
-        if is_hidden { failure::of_look(&failure::of_hidden_row(), names) } else { error }
-    })?;
     lent.give_back();
     if found == SCHEMA { Ok(()) } else { Err(failure::other_schema(names, found, SCHEMA)) }
 }
 
-/// What is seen of the tables.
-#[derive(Default)]
-struct Stands {
-    /// Their version; `None` if the first has no row.
-    schema: Option<i32>,
-    /// Whether policies may hide that row. They may as well let all rows be seen.
-    may_be_hidden: bool,
-}
-
-/// Reads from all three tables, so that one of another program is noticed.
-async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Stands, Failure> {
+/// The version of the tables, or `None` if the first has no row. Reads from all three, so that one of another program is noticed.
+async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32>, Failure> {
     let mut round = Round::default();
     let place = round.add(&names.read_store(Hold::Not));
-    let policies = round.add(&format!("SELECT row_security_active({})", text(&names.table("store"))));
     round.add(&format!("SELECT key = ''::bytea, text || '' FROM {} LIMIT 0", names.table("record")));
     round.add(&format!("SELECT id = ''::bytea, text || '' FROM {} LIMIT 0", names.table("session")));
+    let hiding = round.add(&names.ask_hiding());
     let answers = loan.carry(&round).await?;
-    Ok(Stands {
-        schema: StoreText::of(&answers, place).map(|found| found.schema),
-        may_be_hidden: answers.first(policies).is_some_and(|row| row.text(0) == Some("t")),
-    })
+    failure::check_hiding(answers.rows(hiding))?;
+    Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
 
 async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreError> {
     let made = loan.carry(&statements(names)).await;
     let found = match made {
-        Ok(_) => version(loan, names).await.map(|stands| stands.schema),
+        Ok(_) => version(loan, names).await,
         Err(failure) => Err(failure),
     };
     match found {

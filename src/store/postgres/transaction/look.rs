@@ -25,11 +25,12 @@ impl Attempt<'_> {
         begin_to_look(self.work.limit, &mut round);
         let (found, store) =
             (round.add(&names.read_records(&keys, Hold::Not)), round.add(&names.read_store(Hold::Not)));
-        let standby = round.add(failure::IS_STANDBY);
+        let (standby, hiding) = (round.add(failure::IS_STANDBY), round.add(&names.ask_hiding()));
         let answers = self.loan.carry(&round).await?;
         if failure::is_standby(answers.rows(standby)) {
             return Err(failure::of_a_standby().into());
         }
+        failure::check_hiding(answers.rows(hiding))?;
         load_records(&mut records, &keys, answers.rows(found));
         self.load_store(&mut records, &answers, store)?;
         let sessions = records.sessions_of(batch);

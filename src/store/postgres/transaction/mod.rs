@@ -287,9 +287,12 @@ impl Attempt<'_> {
         };
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
-        let crowding = (wanted > 0 && self.place.crowding.is_unknown()).then(|| round.add(&names.find_crowding()));
+        let is_first = wanted > 0 && self.place.crowding.is_unknown();
+        let first = is_first.then(|| (round.add(&names.ask_hiding()), round.add(&names.find_crowding())));
         let answers = self.loan.carry(&round).await?;
-        if let Some(crowding) = crowding {
+        if let Some((hiding, crowding)) = first {
+            // A context would take a holder whose row it does not see for one that has ended.
+            failure::check_hiding(answers.rows(hiding))?;
             self.place.crowding.found(!answers.rows(crowding).is_empty());
         }
         load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));

@@ -14,6 +14,7 @@ use futures::TryStreamExt;
 use tokio::runtime::Handle;
 use tokio_postgres::{
     Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Socket,
+    error::DbError,
     tls::{MakeTlsConnect, TlsConnect},
 };
 
@@ -38,12 +39,12 @@ pub(super) async fn carry(client: &Client, round: &Round) -> Result<Answers, Fai
         match messages.try_next().await {
             Ok(Some(SimpleQueryMessage::Row(row))) => match texts(&row) {
                 Ok(row) => gathering.row(row),
-                Err(error) => return Err(gathering.failed(code(&error), said(&error))),
+                Err(error) => return Err(fail(gathering, &error)),
             },
             Ok(Some(SimpleQueryMessage::CommandComplete(_))) => gathering.completed(),
             Ok(Some(_)) => {}
             Ok(None) => return Ok(gathering.answers()),
-            Err(error) => return Err(gathering.failed(code(&error), said(&error))),
+            Err(error) => return Err(fail(gathering, &error)),
         }
     }
 }
@@ -56,11 +57,12 @@ fn texts(row: &SimpleQueryRow) -> Result<Row, Error> {
 
 /// A failure before anything was completed.
 pub(super) fn failed(error: &Error) -> Failure {
-    Gathering::default().failed(code(error), said(error))
+    fail(Gathering::default(), error)
 }
 
-fn code(error: &Error) -> Option<String> {
-    error.code().map(|code| code.code().into())
+fn fail(gathering: Gathering, error: &Error) -> Failure {
+    let code = error.code().map(|code| code.code().into());
+    gathering.failed(code, said(error)).by_routine(error.as_db_error().and_then(DbError::routine))
 }
 
 fn said(error: &Error) -> String {

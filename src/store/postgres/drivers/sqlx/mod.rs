@@ -8,8 +8,10 @@ use std::{boxed::Box, string::String};
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use sqlx::{
-    AssertSqlSafe, Either, Error, Executor, PgPool, Postgres, Row as _, ValueRef, pool::PoolConnection,
-    postgres::PgRow, raw_sql,
+    AssertSqlSafe, Either, Error, Executor, PgPool, Postgres, Row as _, ValueRef,
+    pool::PoolConnection,
+    postgres::{PgDatabaseError, PgRow},
+    raw_sql,
 };
 use tokio::runtime::Handle;
 
@@ -60,7 +62,8 @@ fn fail(gathering: Gathering, error: &Error) -> Failure {
     let Some(answer) = error.as_database_error() else { return gathering.failed(None, error.to_string()) };
     let code = answer.code().map(String::from);
     let said = format!("{} (SQLSTATE {})", answer.message(), code.as_deref().unwrap_or("unknown"));
-    gathering.failed(code, said)
+    let routine = answer.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::routine);
+    gathering.failed(code, said).by_routine(routine)
 }
 
 /// Why the pool, or a server, gave no connection.
