@@ -12,11 +12,12 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{Running, Scratch, can_be_interrupted};
 use crate::signals::NAPS;
+use crate::skipped::skip;
 
 /// A named pipe in the folder of a test, as full as it can be; `None` where no pipe can be opened for both ends.
 fn full(scratch: &Scratch, name: &str) -> Option<File> {
     if !cfg!(target_os = "linux") {
-        println!("SKIPPED: only Linux opens both ends of a pipe at once");
+        skip("only Linux opens both ends of a pipe at once");
         return None;
     }
     let path = scratch.0.join(name);

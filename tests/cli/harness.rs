@@ -23,6 +23,8 @@ use nix::{
 };
 use rusqlite::{Connection, TransactionBehavior};
 
+use crate::skipped::skip;
+
 /// Longer than anything takes, however busy the machine is.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -256,7 +258,7 @@ pub(crate) fn can_be_interrupted() -> bool {
     if HEEDS {
         return true;
     }
-    println!("SKIPPED: this system may have these tests started with signals ignored");
+    skip("this system may have these tests started with signals ignored");
     false
 }
 

@@ -45,6 +45,8 @@ mod secrets;
 mod server;
 mod show;
 mod signals;
+#[path = "../processes/skipped.rs"]
+mod skipped;
 mod stores;
 mod terminal;
 mod terminal_codes;

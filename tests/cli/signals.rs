@@ -21,6 +21,7 @@ use rusqlite::Connection;
 
 use crate::harness::{LIMIT, Running, Scratch, can_be_interrupted, is_right_once, until};
 use crate::show::{queued, until_queued};
+use crate::skipped::skip;
 
 /// Sleeps in short naps, so that a trap is not kept waiting.
 pub(crate) const NAPS: &str = "echo ready; while :; do sleep 0.02; done";
@@ -91,7 +92,7 @@ fn a_signal_ends_the_wait_and_gives_the_place_in_the_queue_back() {
 #[test]
 fn what_was_ignored_before_stays_ignored() {
     if !std::path::Path::new("/proc/self/status").exists() {
-        return println!("SKIPPED: this system does not tell what is ignored");
+        return skip("this system does not tell what is ignored");
     }
     let scratch = Scratch::new();
     let script = "trap '' HUP; exec leasehold run k -- sh -c 'echo ready; read line; echo $line'";
@@ -174,7 +175,7 @@ fn a_holder_that_is_killed_does_not_block_who_comes_later() {
 #[test]
 fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
     if !std::path::Path::new("/proc/self/status").exists() {
-        return println!("SKIPPED: this system does not tell which signals are handled");
+        return skip("this system does not tell which signals are handled");
     }
     let scratch = Scratch::new();
     let mut other = Connection::open(scratch.file()).unwrap();
@@ -338,7 +339,7 @@ fn a_blocked_chld_keeps_nobody_from_noticing_the_end_of_the_command() {
         let arguments = [options, &["leasehold", "run", "k", "--", "grep", "SigBlk", "/proc/self/status"]].concat();
         let done = crate::harness::done(&mut scratch.command("env", &arguments));
         if done.code == 125 || !cfg!(target_os = "linux") {
-            return println!("SKIPPED: this env blocks no signals");
+            return skip("this env blocks no signals");
         }
         assert_eq!(done.code, 0, "{done:?}");
         let blocked = u64::from_str_radix(done.out.trim().rsplit('\t').next().unwrap(), 16).unwrap();

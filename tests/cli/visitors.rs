@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::harness::{Done, Running, Scratch, done};
+use crate::skipped::leave_out;
 
 /// The users that root plays.
 const OWNER: u32 = 1_001;
@@ -129,8 +130,7 @@ fn who_looks_while_others_open_and_close_the_file_locks_nobody_out() {
     house.run();
     house.rights(0o1777, 0o444);
     if !house.is_root {
-        println!("SKIPPED: only root can be two users at once");
-        return;
+        return leave_out("only root can be two users at once");
     }
     mode(&house.scratch.file(), 0o644);
     let ends = AtomicBool::new(false);
@@ -239,8 +239,7 @@ fn a_log_that_a_visitor_cannot_read_is_told_and_left_alone() {
 fn an_owner_who_is_locked_out_is_told_by_which_files_and_what_to_do() {
     let house = House::new();
     if !house.is_root {
-        println!("SKIPPED: SQLite mends the rights of a user's own files, and only root can be two users");
-        return;
+        return leave_out("SQLite mends the rights of a user's own files, and only root can be two users");
     }
     house.run();
     let (log, index) = (house.part("-wal"), house.part("-shm"));

@@ -3,6 +3,7 @@
 use std::{ffi::OsStr, io::Write, os::unix::ffi::OsStrExt, process::Stdio};
 
 use crate::harness::{Running, Scratch};
+use crate::skipped::skip;
 
 #[test]
 fn words_arrive_as_they_are() {
@@ -121,7 +122,7 @@ fn the_command_finds_key_token_and_store_in_its_environment() {
 fn the_command_inherits_no_other_descriptor() {
     let scratch = Scratch::new();
     if !std::path::Path::new("/proc/self/fd").exists() {
-        return println!("SKIPPED: there is no /proc");
+        return skip("there is no /proc");
     }
     // A shell that becomes leasehold, which becomes a shell: both have what they were given, and nothing else.
     let show = "for file in /proc/$$/fd/*; do echo ${file##*/}; done";

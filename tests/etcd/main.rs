@@ -48,6 +48,8 @@ mod scenarios;
 mod server;
 mod shared;
 mod signals;
+#[path = "../processes/skipped.rs"]
+mod skipped;
 mod slow;
 #[path = "../stores/still.rs"]
 mod still;

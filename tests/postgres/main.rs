@@ -51,6 +51,8 @@ mod scenarios;
 mod server;
 mod shared;
 mod signals;
+#[path = "../processes/skipped.rs"]
+mod skipped;
 mod slow;
 #[cfg(feature = "store-postgres-sqlx")]
 mod sqlx_fence;

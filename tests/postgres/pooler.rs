@@ -12,7 +12,8 @@ use tokio::{runtime::Builder, time::timeout};
 use crate::{
     port::free_port,
     proxy::Way,
-    server::{PATIENCE, Place, as_server, connect, folder, keep, on_server, skip, until},
+    server::{PATIENCE, Place, as_server, connect, folder, keep, on_server, until},
+    skipped::skip,
     warnings::Warnings,
 };
 
@@ -26,7 +27,7 @@ impl Pooler {
     pub(crate) fn start(server: &Place) -> Option<Self> {
         let places = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
         let Some(program) = places.iter().map(PathBuf::from).find(|place| place.exists()) else {
-            skip("pgbouncer");
+            skip("pgbouncer is missing; .ci/setup postgres installs it");
             return None;
         };
         let (folder, port) = (folder(), free_port());

@@ -22,6 +22,7 @@ use crate::{
     port::free_port,
     programs::{is_root, programs},
     proxy::{Proxy, Wire},
+    skipped::skip,
     wall_clock::WallClock,
 };
 
@@ -44,12 +45,6 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         assert!(since.elapsed() < PATIENCE, "this did not come about: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-}
-
-/// Says that a test did not run; where everything should be there, that is a failure.
-pub(crate) fn skip(what: &str) {
-    assert!(env::var_os("CI").is_none(), "{what} is missing, and CI is set; run .ci/setup postgres");
-    println!("SKIPPED: {what} is missing; run .ci/setup postgres");
 }
 
 /// A folder that the server's user owns.
@@ -102,7 +97,7 @@ impl Server {
 
     fn start_in(environment: Vec<(&'static str, PathBuf)>, more: &'static str) -> Option<Self> {
         let Some(programs) = programs() else {
-            skip("PostgreSQL");
+            skip("PostgreSQL is missing; .ci/setup postgres installs it");
             return None;
         };
         let (folder, port) = (folder(), free_port());

@@ -1,14 +1,14 @@
 //! Certificates that the tests sign themselves.
 
-use std::{env, path::Path, process::Command};
+use std::{path::Path, process::Command};
+
+use crate::skipped::skip;
 
 /// Whether openssl is there, which signs them. In CI it must be.
 pub(crate) fn can_be_signed() -> bool {
     let found = Command::new("openssl").arg("version").output().is_ok_and(|told| told.status.success());
-    let missing = "openssl, which makes the certificates, is missing";
-    assert!(found || env::var_os("CI").is_none(), "{missing}");
     if !found {
-        println!("SKIPPED: {missing}");
+        skip("openssl, which makes the certificates, is missing");
     }
     found
 }

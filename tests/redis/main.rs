@@ -50,6 +50,8 @@ mod server;
 #[path = "shared.rs"]
 mod shared_store;
 mod signals;
+#[path = "../processes/skipped.rs"]
+mod skipped;
 mod slow;
 #[path = "../stores/still.rs"]
 mod still;

@@ -26,6 +26,8 @@ mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod shared;
+#[path = "../processes/skipped.rs"]
+mod skipped;
 mod swapped;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;

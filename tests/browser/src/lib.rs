@@ -8,6 +8,8 @@ mod engine;
 mod port;
 mod process;
 mod server;
+#[path = "../../processes/skipped.rs"]
+mod skipped;
 mod tab;
 mod webkit;
 

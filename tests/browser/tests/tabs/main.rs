@@ -21,6 +21,8 @@ mod manners;
 mod many;
 mod page;
 mod prerendered;
+#[path = "../../../processes/skipped.rs"]
+mod skipped;
 mod storage;
 mod take_over;
 mod versions;
