@@ -106,7 +106,8 @@ pub(crate) struct GuardFence {
 
 impl GuardFence {
     pub(crate) fn new(
-        (driver, fate, turn): (Shared<Driver>, Shared<Fate>, TurnId),
+        driver: &Shared<Driver>,
+        (fate, turn): (Shared<Fate>, TurnId),
         name: Option<String>,
         renew: bool,
     ) -> Option<Self> {
@@ -114,7 +115,7 @@ impl GuardFence {
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
-        let driver = Shared::downgrade(&driver);
+        let driver = Shared::downgrade(driver);
         Some(Self { driver, reach, fate, turn, ticket, name, now, found, place })
     }
 
@@ -145,18 +146,6 @@ impl GuardFence {
             driver.handle(Input::Fenced { slot, ticket, reply });
         }
     }
-
-    fn verdict(&self, found: (Option<StoreId>, &Reply)) -> Result<(), LostReason> {
-        match self.driver.upgrade() {
-            Some(driver) => driver.judge(self.turn, &self.fate.slot, &self.ticket, found),
-            // The guard went with its context.
-            None => Err(LostReason::Closed),
-        }
-    }
-
-    fn is_outgrown(&self) -> bool {
-        self.driver.upgrade().is_some_and(|driver| driver.has_outgrown(self.turn, &self.fate.slot, &self.ticket))
-    }
 }
 
 impl Fence for GuardFence {
@@ -171,11 +160,16 @@ impl Fence for GuardFence {
     // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
-        match self.verdict((store, &reply)) {
+        let (driver, turn, slot) = (self.driver.upgrade(), self.turn, &self.fate.slot);
+        // The guard went with its context, if that is gone.
+        let verdict = driver
+            .as_ref()
+            .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
+        match verdict {
             Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.
-            Err(_) if self.is_outgrown() => {
+            Err(_) if driver.as_ref().is_some_and(|driver| driver.has_outgrown(turn, slot, &self.ticket)) => {
                 return Err(FenceError::Store(StoreError::transient(
                     "the lease was upgraded, or may have been, after this fence began; fence a new transaction",
                 )));

@@ -346,7 +346,7 @@ impl LeaseGuard {
             return None;
         }
         let Self { driver, fate, name, .. } = self;
-        GuardFence::new((driver.clone(), fate.clone(), fate.turn), name.clone(), renew)
+        GuardFence::new(driver, (fate.clone(), fate.turn), name.clone(), renew)
     }
 
     pub(crate) fn is_given_back(&self) -> bool {

@@ -126,7 +126,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule s",
         "a fence that began before an upgrade finds a loss",
         Scenario("fence::a_fence_that_began_before"),
-        &[edit("src/client/fence.rs", "Err(_) if self.is_outgrown()", "Err(_) if false && self.is_outgrown()")],
+        &[edit(
+            "src/client/fence.rs",
+            "Err(_) if driver.as_ref().is_some_and(",
+            "Err(_) if false && driver.as_ref().is_some_and(",
+        )],
     ),
     Mutant::new(
         "S9",
