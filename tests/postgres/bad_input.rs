@@ -312,7 +312,9 @@ fn a_limit_for_statements_is_named_only_where_it_holds() {
         let hasty = Place { url: place.url.replace("postgres@", "bad_hasty@"), ..place.clone() };
         let store = hasty.builder().connect().await.unwrap();
         let looks = LeaseManager::builder(hasty.builder().connect().await.unwrap(), TokioExecutor::new());
-        let looks = looks.lease(Duration::from_secs(12)).build().unwrap();
+        let looks = looks.lease(Duration::from_secs(24)).build().unwrap();
+        // Its connection is open by now, so that on a slow machine, too, the server's limit passes before the manager's.
+        looks.status("k").await.unwrap();
         let transaction = user.transaction().await.unwrap();
         transaction.batch_execute("LOCK TABLE bad_hasty_record").await.unwrap();
         let error = store.keys("").await.unwrap_err();
