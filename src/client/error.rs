@@ -69,7 +69,7 @@ pub enum AcquireError {
         known: u64,
     },
     /// The store cannot be used as it is, and trying again will not help: the platform or this build has no such store, the URL is wrong, the
-    /// server refuses the user, or the tables are another program's. Or the executor has no runtime here. The message names the remedy.
+    /// server refuses the user, the tables are another program's, or the executor has no runtime here. The message names the remedy.
     Unsupported(StoreError),
     /// The store is full.
     Quota(StoreError),

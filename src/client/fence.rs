@@ -161,7 +161,7 @@ impl Fence for GuardFence {
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
         let (driver, turn, slot) = (self.driver.upgrade(), self.turn, &self.fate.slot);
-        // The guard went with its context, if that is gone.
+        // If the context is gone, so is its guard.
         let verdict = driver
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));

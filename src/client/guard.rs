@@ -57,8 +57,8 @@ impl LeaseGuard {
     }
 
     /// The fencing token, below 2^53: larger than that of every lease of this key that had ended when this lease was granted. Guards that
-    /// share the key at the same time have different tokens, in no particular order. A guard that joins a lease which its context shares
-    /// already gets a token of that lease. An [upgrade](Self::upgrade) brings a new token.
+    /// share the key at the same time have different tokens, in no particular order. A guard that joins a lease that its context already
+    /// shares gets a token of that lease. An [upgrade](Self::upgrade) brings a new token.
     pub fn token(&self) -> Token {
         self.fate.state().token
     }

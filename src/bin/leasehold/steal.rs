@@ -20,7 +20,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
     if options.json && !command.is_empty() {
         return Err(Failure::usage(
-            "--json is for a theft without a command, because a command writes to the same output; leave one of them out",
+            "steal takes --json only without a command, because both would write to the same output; leave one of them out",
         ));
     }
     let holding = &options.holding;

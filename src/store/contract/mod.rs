@@ -151,7 +151,7 @@ pub async fn a_silent_holder_goes_as_the_clock_says<S: Store>(open: impl AsyncFn
     assert!(
         granted || !trusted,
         "by a trusted clock a lease ends at its deadline: judge each transaction by the time that it was given, and keep the deadline, \
-        which stands in the row of the session; or say `StoreClock::Observed`"
+        which is in the session's row; or say `StoreClock::Observed`"
     );
     assert!(trusted || !granted, "only a trusted clock ends a lease: this store says `StoreClock::Observed`");
 }

@@ -132,8 +132,8 @@ pub(super) struct Failure {
     pub(super) before: Answers,
 }
 
-/// The functions of the server that refuse a row because of a row-level security policy. What the server says of it depends on its language,
-/// and the code is also that of a missing right.
+/// The functions of the server that refuse a row because of a row-level security policy. The server's message depends on its language, and
+/// its code is the same as for a missing right.
 const REFUSING_BY_POLICIES: [&str; 2] = ["ExecWithCheckOptions", "check_enable_rls"];
 
 impl Failure {

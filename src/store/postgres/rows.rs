@@ -128,7 +128,7 @@ impl Names {
     }
 
     /// Asks whether policies may hide rows from the user: whether they are active for the user, and do not show every row of each table.
-    /// What else than `true` a policy says is not judged.
+    /// Any condition but `true` counts as one that may hide rows.
     pub(super) fn ask_hiding(&self) -> String {
         let tables = ["store", "record", "session"].map(|kind| text(&self.table(kind))).join(", ");
         format!(

@@ -111,7 +111,7 @@ impl Worker {
         watchers.push(watcher);
     }
 
-    /// Ends when the file is closed, also if an earlier call was given up. Whoever asks from now on is refused.
+    /// Ends when the file is closed, even if an earlier call was given up. Whoever asks from now on is refused.
     pub(super) async fn close(&self) {
         let (answer, answered) = oneshot::channel();
         let Some(jobs) = self.jobs().clone() else { return };
@@ -178,8 +178,8 @@ mod tests {
         fs::remove_dir_all(&path).unwrap();
     }
 
-    /// If the parent's thread had locked the channel at the moment of the fork, whoever touches the copy waits for ever. The thread would
-    /// hear of the end.
+    /// If the parent's thread had locked the channel at the moment of the fork, whoever touched the copy would wait for ever. A channel whose
+    /// sender was dropped is seen to be disconnected.
     #[test]
     fn a_forked_copy_does_not_touch_the_channel() {
         let (jobs, asked) = mpsc::channel();

@@ -5,8 +5,8 @@ use std::boxed::Box;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Goes off at one moment after another. The alarm after the next one is set in advance. A timer that is due sooner than all others of the
-/// runtime wakes the runtime's driver when it is set, which costs two system calls.
+/// Goes off at one moment after another. The alarm after the next one is set in advance, because a timer that is set to be the first of the
+/// runtime to go off wakes the runtime's driver, which costs two system calls.
 pub(super) struct Alarm([Pin<Box<Sleep>>; 2]);
 
 impl Alarm {

@@ -116,8 +116,8 @@ mod tests {
         Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, asks }
     }
 
-    /// Only the keys of `leases.locks`, which has no native users, are longer than that of a user. The server would refuse the notification,
-    /// and with it the transaction that grants the lease.
+    /// Only keys of `leases.locks`, which does not exist natively, are longer than the longest key of a user. The server would refuse the
+    /// notification, and with it the transaction that grants the lease.
     #[test]
     fn a_message_that_is_too_long_is_not_sent() {
         let names = Names { database: "1/2".into(), prefix: "leasehold".into(), schema: "public".into() };
