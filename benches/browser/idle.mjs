@@ -72,7 +72,7 @@ async function held({ keys, beats }) {
   return { perHeartbeat, lost };
 }
 
-// The longest task at a heartbeat of a manager that holds so many keys, in ms: of all heartbeats, and the median of each one's longest.
+// The longest task at a heartbeat of a manager that holds so many keys, in ms: the longest over all heartbeats, and the median over them.
 async function longestTask({ keys, beats }) {
   const heartbeatMs = 1_000;
   const leases = await LeaseManager.open("bench-longest", { leaseMs: 4 * heartbeatMs, heartbeatMs });

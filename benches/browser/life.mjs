@@ -4,7 +4,7 @@ import { inTime } from "./wait.mjs";
 
 const signs = new BroadcastChannel("bench-signs");
 
-// What `action` brings for each of these names. Who fails or hangs is left out, and `failures` says why.
+// Calls `action` for each of these names, and returns the results. A name whose call fails or hangs has none, and `failures` says why.
 async function each(names, failures, ms, action) {
   const results = {};
   const attempt = async (name) => {
@@ -18,7 +18,7 @@ async function each(names, failures, ms, action) {
   return results;
 }
 
-// Takes the locks with these names, and lives. Brings why some could not be taken.
+// Takes the locks with these names, and lives. Returns why some could not be taken.
 export async function live(locks, names, key) {
   const failures = {};
   for (const name of names) await each([name], failures, 20_000, () => locks[name].take(key));
@@ -48,7 +48,7 @@ export const waiting = (key) => waits.has(key);
 // A holder may give back what it has before it shows its last sign of life, but not long before.
 const EARLY_MS = 100;
 
-// Waits for all of these locks at once. Brings the time that each took, in ms, and why others failed; who was granted its lock long before
+// Waits for all of these locks at once. Returns the time that each took, in ms, and why others failed. A lock that was granted long before
 // the holder ended has neither.
 export async function takeOver(locks, names, key) {
   const failures = {};

@@ -160,8 +160,8 @@ fn ends_when_the_server_falls_silent(place: &Place, lease: u64) -> (Option<Strin
 }
 
 /// The holder is cut off from the server, and another leasehold, which is not, waits for the key. The command and what it has started
-/// ignore TERM. The grace is as long as the lease allows, so that KILL comes as late as it may. When the rival's command begins, it looks
-/// whether anybody of the holder's group is left. With `--on-loss warn` somebody is, so the look can tell.
+/// ignore TERM. The grace is as long as the lease allows, so that KILL comes as late as it may. When the rival's command begins, it checks
+/// whether any process of the holder's group is left. With `--on-loss warn` one is, so the check can fail.
 fn a_group_that_ignores_term_is_gone_before_a_rivals_command_begins(place: &Place) {
     // leasehold can only be in time while it runs. If the machine kept this process from running for so long, it may have kept leasehold
     // from running, too. Then an attempt in which somebody is left proves nothing. Each other attempt counts.
@@ -200,7 +200,7 @@ fn finds_when_it_begins(place: &Place, on_loss: &str, cut_off: impl Fn(&Proxy)) 
     let options = ["run", "--store", &url, "--on-loss", on_loss];
     let holder = place.scratch.start(&[&options, &times[..], &[key, "sh", "-c", script]].concat());
     let group = Pid::from_raw(holder.line().expect("it runs").parse().expect("it is a process id"));
-    // Who is dead stays in the group until somebody has taken note of it.
+    // A dead process stays in the group until its parent has waited for it.
     let look = format!("ps -A -o pgid= -o stat= | grep -q '^ *{group} [^Z]' && echo left || echo gone");
     let options = ["run", "-q", "--store", &place.url];
     let mut rival = place.scratch.start(&[&options, &times[..], &[key, "sh", "-c", &look]].concat());
@@ -307,7 +307,7 @@ mod postgres_with_beacons {
         a_group_that_ignores_term_is_gone_before_a_rivals_command_begins
     }
 
-    /// Its lease would have to run out otherwise. Who comes later than its death needs 10 s to tell it from a restart of the server.
+    /// Otherwise its lease would have to run out. Whoever comes after its death needs 10 s to tell that death from a restart of the server.
     #[test]
     fn a_dead_holder_is_replaced_before_its_lease_has_run_out() {
         let Some(place) = place("a_dead_holder_is_replaced") else { return };
@@ -324,7 +324,7 @@ mod postgres_with_beacons {
         assert_eq!((later.code, &*later.out, &*later.err), (0, "granted\n", ""));
     }
 
-    /// Nobody promises there that its command has ended before.
+    /// Here nothing promises that its command ends before the rival's begins.
     #[test]
     fn a_holder_whose_connection_the_server_closes_counts_as_dead() {
         let Some(place) = place("a_holder_whose_connection_is_closed") else { return };

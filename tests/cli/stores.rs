@@ -50,7 +50,7 @@ fn a_state_folder_with_a_question_mark_is_refused_with_a_remedy() {
     assert_eq!(fs::read_dir(&home).unwrap().count() + fs::read_dir(&scratch.0).unwrap().count(), 1, "nothing is made");
 }
 
-/// The shell does so only where a word begins.
+/// A shell does so only at the beginning of a word.
 #[test]
 fn a_tilde_that_no_shell_replaced_is_told() {
     let scratch = Scratch::new();

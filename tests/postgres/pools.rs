@@ -419,7 +419,7 @@ pub(crate) fn a_session_that_reads_text_in_another_encoding_spoils_no_record<P: 
     });
 }
 
-/// The server says so only if it refuses a row, in its own language, and by the code of a missing right.
+/// The server says so only if it refuses a row, in its own language, and with the code of a missing right.
 pub(crate) fn policies_that_come_later_are_told_from_a_missing_right<P: Pool>(name: &str) {
     on(name, |place| async move {
         drop(store::<P>(&place).await);

@@ -40,7 +40,7 @@ fn a_holder_that_is_killed_before_the_answer_to_its_heartbeat_arrives_is_replace
     holder_dies(Commit::IsUnanswered, "renewals_answer");
 }
 
-/// The records, and the names of the sessions. Nobody writes records while all that wait are in the queue.
+/// The records, and the names of the sessions. Nobody writes records while all waiters are in the queue.
 fn rows(place: &Place) -> Vec<(String, String)> {
     let rows = "SELECT key::text, text FROM leasehold_record UNION ALL SELECT 'session', id::text FROM leasehold_session ORDER BY 1, 2";
     Runtime::new().unwrap().block_on(async {

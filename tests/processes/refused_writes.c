@@ -1,6 +1,6 @@
 /* Makes the writes of a process that preloads this fail as long as a file is there, by the number of the error that stands in it: a quota that
-   is used up, or a file system that the system has made read-only, as no test can bring about. If the number is negative, all writes
-   succeed, but the process stops before that many writes are done, or before it has the disk sync them. Only regular files are concerned. */
+   is used up, or a file system that the system has made read-only, as no test can bring about. If the number is -n, nothing fails, but the
+   process stops just before its nth write or sync. Only regular files are concerned. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

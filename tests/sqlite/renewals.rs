@@ -40,7 +40,7 @@ async fn queue(leases: &LeaseManager, length: usize) {
     }
 }
 
-/// The holder stops at a step of its heartbeat's transaction, and is killed there. Whether the transaction was open.
+/// The holder stops at a step of its heartbeat's transaction, and is killed there. Returns whether the transaction was open.
 fn dies_at(step: usize) -> Option<bool> {
     let scratch = Scratch::new();
     let library = preloaded("refused_writes", &scratch)?;
@@ -79,7 +79,7 @@ fn dies_at(step: usize) -> Option<bool> {
     })
 }
 
-/// SQLite writes a head and a page for each page that has changed, and syncs them.
+/// SQLite writes a header and a page for each page that has changed, and syncs them.
 #[test]
 fn a_holder_that_is_killed_between_two_writes_of_a_heartbeat_is_replaced_once() {
     let was_open: Vec<_> = (1..=4).map_while(dies_at).collect();

@@ -1,4 +1,4 @@
-//! Scenarios in which one context cannot reach the store for a while. Between them stands a proxy.
+//! Scenarios in which one context cannot reach the store for a while, because a proxy stands between them.
 //!
 //! A store's own test program says `absences::tests!(pair)`, with the function that also makes the contexts of `delays`.
 
@@ -31,7 +31,7 @@ pub(crate) async fn w4_a_short_absence_of_the_store_loses_nothing(pair: Pair) {
         "a holder that is silent for a third of its lease is evicted"
     );
     pair.proxy.cut();
-    // Longer than a lease lasts that nobody renews. On a busy machine, the holder may be in doubt for a moment.
+    // Longer than a lease lasts if nobody renews it. On a busy machine, the holder may be in doubt for a moment.
     while since.elapsed() < LEASE * 5 / 4 || !guard.is_valid() {
         let early = timeout(Duration::from_millis(20), &mut waiting).await;
         assert!(early.is_err(), "a holder that renews was evicted after {:?}", since.elapsed());

@@ -1,7 +1,7 @@
 //! Processes and servers that are killed while a heartbeat is under way: its request has left the holder, and its answer has not arrived.
 //!
-//! The holder is another process, which reaches its server through a proxy. Two contexts that need no proxy wait for its lease. What
-//! becomes of the heartbeat is `IsKept`: then the server gets it only later, if it lives. Or it is `IsUnanswered`.
+//! The holder is another process, which reaches its server through a proxy. Two contexts that need no proxy wait for its lease. The proxy
+//! either keeps the heartbeat back, so that a server that still runs gets it later (`IsKept`), or keeps its answer (`IsUnanswered`).
 
 use std::{
     thread,

@@ -113,7 +113,7 @@ impl<'a, E: Engine> Crowd<'a, E> {
             figures.add(format!("{crowd}_round_trips_per_turn"), number(trips) / turns, Target::None);
         }
         figures.add(format!("{crowd}_jain"), jain(&moments), Target::AtLeast(0.99));
-        // Killed ones would leave something to do to those who come after them.
+        // Processes that were killed would leave work to those that come after them.
         for one in &mut self.processes {
             one.tell("all had their turns");
             one.hear().await;

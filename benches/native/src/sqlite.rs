@@ -120,7 +120,7 @@ impl Sqlite {
 
 /// The log of a database, described by the index that its processes share: see <https://sqlite.org/walformat.html>.
 struct Log {
-    /// It is never closed: with that, the system would drop the locks that SQLite has on the same file in this process.
+    /// It is never closed: if it were, the system would drop the locks that SQLite has on the same file in this process.
     index: ManuallyDrop<File>,
     /// How many bytes each page takes in the log.
     frame: usize,

@@ -318,7 +318,7 @@ async fn held<E: Engine>(figures: &mut Figures, url: &str, keys: usize) {
     let commits = number(last.transactions - first.transactions) / number(BEATS);
     figures.add(format!("{engine}_idle_{keys}_keys_commits_per_heartbeat"), commits, Target::AtMost(1.0));
     figures.add(format!("{engine}_idle_{keys}_keys_row_bytes"), number(row.len()), Target::AtMost(300.0));
-    // The usual beat: one after a checkpoint writes more, for example PostgreSQL the whole page.
+    // The usual heartbeat: the first one after a checkpoint writes more. PostgreSQL then logs the whole page, for example.
     let logged = percentile(&mut logged, 50);
     figures.add(format!("{engine}_idle_{keys}_keys_log_bytes_per_heartbeat"), logged, Target::AtMost(300.0));
     drop(guards);

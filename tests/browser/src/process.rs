@@ -53,7 +53,7 @@ pub(crate) fn times_below(root: u32) -> anyhow::Result<Times> {
     Ok(below(root)?.iter().map(|stat| (stat.process, stat.time)).collect())
 }
 
-/// How long a process and all of its descendants have worked, in ms. One that has ended counts if its parent lives and asked how it ended.
+/// How long a process and all of its descendants have worked, in ms. One that has ended counts if its parent lives and has waited for it.
 pub(crate) fn work_below(root: u32) -> anyhow::Result<f64> {
     Ok(below(root)?.iter().map(|stat| stat.time + stat.time_of_ended).sum::<u64>() as f64 * MS_PER_TICK)
 }

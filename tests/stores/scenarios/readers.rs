@@ -35,7 +35,7 @@ pub(crate) async fn s11_renewal_keeps_readers_and_writers(open: impl AsyncFn() -
         };
         let readers = [hold(&one, "read", Mode::Shared).await, hold(&two, "read", Mode::Shared).await];
         let writer = hold(&one, "write", Mode::Exclusive).await;
-        // Longer than leases last that nobody renews.
+        // Longer than leases last if nobody renews them.
         let ask = |key, mode| rival.lock(key).mode(mode).timeout(lease * 3).acquire();
         let (read, write) = futures::join!(ask("read", Mode::Exclusive), ask("write", Mode::Shared));
         for (holder, refused) in [(&readers[0], &read), (&readers[1], &read), (&writer, &write)] {

@@ -14,8 +14,8 @@ const HEARTBEATS: usize = 5;
 const MOST_BYTES: u64 = 200;
 const LONG: Duration = Duration::from_secs(240);
 
-/// In a frame: `my.writes` lists for each completed transaction that may write the sizes of the rows that it has put into the store, in
-/// bytes. Deleted rows have no size; they are listed by the name of the call.
+/// In a frame: for each transaction that may write and is complete, `my.writes` lists the sizes of the rows that it has put into the store,
+/// in bytes. Deleted rows have no size; they are listed by the name of the call.
 const SPY: &str = "
     my.writes = [];
     const sizes = new WeakMap();
@@ -68,7 +68,7 @@ pub async fn thirty_frames_in_a_queue_write_one_small_row_each_heartbeat(world: 
     for frame in frames {
         let writes = frame["writes"].as_array().context("a list of transactions")?;
         let heartbeats = frame["ms"].as_f64().context("a time")? / f64::from(HEARTBEAT_MS);
-        // One falls on the begin, and on a busy machine another one began before and is complete only then.
+        // One falls on the beginning. On a busy machine, another one began before that and is complete only after it.
         ensure!(writes.len() as f64 <= heartbeats + 2.0, "{} writes in {heartbeats} heartbeats", writes.len());
         for write in writes {
             most = most.max(bytes(write).with_context(|| format!("more than one row at a heartbeat: {write}"))?);

@@ -39,7 +39,7 @@ pub(crate) async fn measure(pages: &Pages, tab: &Tab, plan: &Plan, figures: &mut
         ("weblocks", "weblocks_cpu_ms"),
         ("idb_mutex", "idb_mutex_cpu_ms"),
     ] {
-        // Who hung would hang again, for longer.
+        // A program that failed or hung would do so again, for longer.
         if measured["failures"].get(program).is_some() {
             continue;
         }

@@ -18,7 +18,7 @@ impl Figures {
         self.0.extend(others.0);
     }
 
-    /// Adds to each figure of the old build how many times it the new build's figure is.
+    /// Adds the ratio of the new build's figure to the old build's, for each figure of the old build.
     pub(crate) fn compare_with_old(&mut self) {
         let old = self.iter().filter_map(|(name, old)| Some((name.strip_prefix(OLD_PREFIX)?, old)));
         let ratios: Vec<_> =

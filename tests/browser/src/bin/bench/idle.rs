@@ -19,7 +19,7 @@ pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -
     let unused = ask(&idler, "return window.jobs.unused", Value::Null).await?;
     figures.add("hundred_keys_transactions_per_heartbeat", number(&held["perHeartbeat"])?);
     figures.add("hundred_keys_lost", number(&held["lost"])?);
-    // Of all the heartbeats, and of half of them.
+    // The longest over all heartbeats, and the median over them.
     figures.add("thousand_keys_longest_task_ms", number(&thousand["longest"])?);
     figures.add("thousand_keys_longest_task_p50_ms", number(&thousand["median"])?);
     for what in ["transactions", "timers", "channels"] {

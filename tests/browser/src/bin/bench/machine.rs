@@ -53,7 +53,7 @@ fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Watches what other programs do to the processors. The load average would count the browser along.
+/// Watches what other programs do to the processors. The load average would count the browser, too.
 pub(crate) struct Watch {
     worked_ms: f64,
     own_ms: f64,
@@ -67,7 +67,7 @@ impl Watch {
         Some(Self { worked_ms, own_ms: own_work_ms().ok()?, passed_ms })
     }
 
-    /// The part of the processors' time that other programs have taken since the begin, from 0 to 1.
+    /// The part of the processors' time that other programs have taken since the beginning, from 0 to 1.
     pub(crate) fn others(&self) -> Option<f64> {
         let now = Self::begin()?;
         let others_ms = now.worked_ms - self.worked_ms - (now.own_ms - self.own_ms);

@@ -48,7 +48,7 @@ impl Plan {
     };
 }
 
-/// Adds the figures part by part. A part that fails is told, and the others go on.
+/// Adds the figures part by part. A part that fails is reported, and the others go on.
 ///
 /// # Errors
 /// When the browser itself can no longer be used. The figures up to then are there.

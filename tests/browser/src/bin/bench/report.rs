@@ -16,7 +16,7 @@ browser: all of one run; the last word of a name is its unit
   turns. Large crowd: fifty tabs, with a fifth of the turns each. CPU: the work of all the browser's processes for one turn.
   First: from the start of the navigation of a fresh tab, whose files are in the browser's cache, to the grant; medians.
   WebKitGTK keeps no files when it is driven: there they come from the server. Old: of the build that LEASEHOLD_OLD_PKG names;
-  new by old is how many times the old figure the new one is.
+  new by old is the ratio of the new build's figure to it.
 ";
 
 /// One engine's.

@@ -50,7 +50,7 @@ struct Samples {
     end: End,
     contestant: &'static Contestant,
     ms: Vec<f64>,
-    /// Who failed once takes no further part: a rival that hangs would cost half a minute each time.
+    /// A contestant that failed once takes no further part: if it hangs, it would cost half a minute each time.
     failed: bool,
 }
 
