@@ -11,6 +11,8 @@ use crate::signal::Notice;
 
 /// How often the suite lets things settle before it says that something does not come.
 const PATIENCE: usize = 200;
+/// How many sessions may lose their beacons before they stand.
+const WAKINGS: usize = 5;
 
 pub(super) struct Side<'a> {
     obey: Box<dyn Fn(String) -> LocalBoxFuture<'a, String> + 'a>,
@@ -58,22 +60,39 @@ impl<'a> Side<'a> {
         SessionId(self.number + (self.wakings.get() << 8))
     }
 
-    /// Wakes as the next session. It is told if its beacon stands, `None` if there is none to be expected.
+    /// Wakes as the next session. It is told if its beacon stands, `None` if there is none to be expected. A beacon may be lost before it
+    /// stands, as with a connection that fails; then the next session raises its own.
     pub(super) async fn wake(&self) -> Option<SessionId> {
-        self.wakings.set(self.wakings.get() + 1);
-        let session = self.session();
-        let expected = self.tell(Step::Wake(session)).await == "true";
-        let stands = Notice::BeaconStands(session);
-        if expected {
-            assert!(
-                self.sees(&stands).await,
-                "`wake` said that a beacon is to be expected: then `BeaconStands` follows"
-            );
-        } else {
-            self.settle().await;
-            assert_eq!(self.count(&stands).await, 0, "`wake` said that no beacon is to be expected");
+        for _ in 0..WAKINGS {
+            self.wakings.set(self.wakings.get() + 1);
+            let session = self.session();
+            let expected = self.tell(Step::Wake(session)).await == "true";
+            let (stands, lost) = (Notice::BeaconStands(session), Notice::BeaconLost(session));
+            if !expected {
+                self.settle().await;
+                assert_eq!(self.count(&stands).await, 0, "`wake` said that no beacon is to be expected");
+                return None;
+            }
+            if self.sees_either(&stands, &lost).await {
+                return Some(session);
+            }
+            self.rest().await;
         }
-        expected.then_some(session)
+        panic!("of {WAKINGS} sessions each lost its beacon before it stood");
+    }
+
+    /// Whether the beacon stands; it may also be lost.
+    async fn sees_either(&self, stands: &Notice, lost: &Notice) -> bool {
+        for _ in 0..PATIENCE {
+            if self.count(stands).await > 0 {
+                return true;
+            }
+            if self.count(lost).await > 0 {
+                return false;
+            }
+            self.settle().await;
+        }
+        panic!("`wake` said that a beacon is to be expected: then `BeaconStands` follows, or `BeaconLost`");
     }
 
     /// Wakes with a beacon that must stand.
