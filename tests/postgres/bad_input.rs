@@ -277,6 +277,42 @@ fn a_user_who_sees_only_its_own_sessions_is_granted_nothing_that_others_hold() {
     });
 }
 
+/// The server hides a row from `SELECT ... FOR UPDATE`, and from DELETE, by the policies of UPDATE and DELETE.
+#[test]
+fn a_user_who_sees_all_sessions_but_may_not_change_them_all_is_refused() {
+    on_server("bad_half", |place| async move {
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let owner = place.client().await;
+        let role = "CREATE ROLE bad_half LOGIN; \
+                    GRANT SELECT, INSERT, UPDATE, DELETE ON bad_half_store, bad_half_record, bad_half_session TO bad_half; \
+                    ALTER TABLE bad_half_session ENABLE ROW LEVEL SECURITY; \
+                    CREATE POLICY sees ON bad_half_session FOR SELECT USING (true); \
+                    CREATE POLICY makes ON bad_half_session FOR INSERT WITH CHECK (true)";
+        owner.batch_execute(role).await.unwrap();
+        let user = Place { url: place.url.replace("postgres@", "bad_half@"), ..place.clone() };
+        let of_user = async || {
+            LeaseManager::builder(user.builder().connect().await.unwrap(), TokioExecutor::new()).build().unwrap()
+        };
+        for (command, last) in [("UPDATE", "DELETE"), ("DELETE", "UPDATE")] {
+            let policies = format!("CREATE POLICY changes ON bad_half_session FOR {command} USING (true)");
+            owner.batch_execute(&policies).await.unwrap();
+            let user = of_user().await;
+            let said = user.lock("k").try_acquire().await.unwrap_err().to_string();
+            assert!(said.contains("DISABLE ROW LEVEL SECURITY"), "without a policy for {last}: {said}");
+            assert_eq!(user.status("k").await.unwrap().holders[0].token, guard.token(), "it may look");
+            owner.batch_execute("DROP POLICY changes ON bad_half_session").await.unwrap();
+        }
+        for command in ["UPDATE", "DELETE"] {
+            let policy = format!("CREATE POLICY may_{command} ON bad_half_session FOR {command} USING (true)");
+            owner.batch_execute(&policy).await.unwrap();
+        }
+        let user = of_user().await;
+        assert!(user.lock("k").try_acquire().await.unwrap().is_none(), "it is held");
+        user.lock("another").acquire().await.unwrap().release().await.unwrap();
+    });
+}
+
 /// Policies that let the user see and write every row are in the way of nothing.
 #[test]
 fn policies_that_hide_nothing_do_not_keep_the_row_from_being_made() {

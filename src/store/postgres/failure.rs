@@ -56,7 +56,7 @@ pub(super) fn check_hiding(found: &[Row]) -> Result<(), Failure> {
     if found.first().is_none_or(|row| row.text(0) != Some("t")) {
         return Ok(());
     }
-    let said = "row-level security is active, and no policy USING (true) shows the user all rows";
+    let said = "row-level security is active, and no policies USING (true) let the user see, lock and delete all rows";
     let failure = Gathering::default().failed(Some("42501".into()), said.into());
     Err(Failure { is_of_policies: true, ..failure })
 }

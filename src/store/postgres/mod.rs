@@ -315,7 +315,8 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
     let names = &place.names;
-    let statements = format!("{}; {}; {}", names.read_keys(prefix), failure::IS_STANDBY, names.ask_hiding());
+    let statements =
+        format!("{}; {}; {}", names.read_keys(prefix), failure::IS_STANDBY, names.ask_hiding(rows::Access::Look));
     let found = options::ask(&place.lending, &statements).await?.and_then(|found| {
         if failure::is_standby(found.rows(1)) {
             return Err(failure::of_a_standby());

@@ -38,6 +38,15 @@ impl Hold {
     }
 }
 
+/// What a user does with the rows.
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    /// Reads them.
+    Look,
+    /// Reads, locks, writes and deletes them.
+    Change,
+}
+
 /// The store's own row.
 pub(super) struct StoreText {
     pub(super) schema: i32,
@@ -128,14 +137,19 @@ impl Names {
     }
 
     /// Asks whether policies may hide rows from the user: whether they are active for the user, and do not show every row of each table.
-    /// Any condition but `true` counts as one that may hide rows.
-    pub(super) fn ask_hiding(&self) -> String {
+    /// Any condition but `true` counts as one that may hide rows. The policies of UPDATE hide rows from whoever locks them, too.
+    pub(super) fn ask_hiding(&self, access: Access) -> String {
         let tables = ["store", "record", "session"].map(|kind| text(&self.table(kind))).join(", ");
+        let commands = match access {
+            Access::Look => "r",
+            Access::Change => "r,w,d",
+        };
         format!(
             "SELECT bool_or(row_security_active(relation) AND NOT coalesce((SELECT bool_or(polpermissive AND shows) AND \
              bool_and(polpermissive OR shows) FROM (SELECT polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS shows FROM pg_policy \
-             WHERE polrelid = relation AND polcmd IN ('*', 'r') AND EXISTS (SELECT FROM unnest(polroles) AS role \
-             WHERE role = 0 OR pg_has_role(role, 'USAGE'))) AS policies), false)) FROM unnest(ARRAY[{tables}]::regclass[]) AS relation"
+             WHERE polrelid = relation AND polcmd IN ('*', command) AND EXISTS (SELECT FROM unnest(polroles) AS role \
+             WHERE role = 0 OR pg_has_role(role, 'USAGE'))) AS policies), false)) FROM unnest(ARRAY[{tables}]::regclass[]) AS relation, \
+             unnest('{{{commands}}}'::\"char\"[]) AS command"
         )
     }
 

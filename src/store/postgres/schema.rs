@@ -5,7 +5,7 @@ use super::{
     failure,
     lending::{Errand, Lending},
     names::Names,
-    rows::{Hold, SCHEMA, StoreText},
+    rows::{Access, Hold, SCHEMA, StoreText},
 };
 use crate::machine::StoreError;
 
@@ -32,7 +32,7 @@ async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32
     let place = round.add(&names.read_store(Hold::Not));
     round.add(&format!("SELECT key = ''::bytea, text || '' FROM {} LIMIT 0", names.table("record")));
     round.add(&format!("SELECT id = ''::bytea, text || '' FROM {} LIMIT 0", names.table("session")));
-    let hiding = round.add(&names.ask_hiding());
+    let hiding = round.add(&names.ask_hiding(Access::Look));
     let answers = loan.carry(&round).await?;
     failure::check_hiding(answers.rows(hiding))?;
     Ok(StoreText::of(&answers, place).map(|found| found.schema))

@@ -6,7 +6,7 @@ use super::{
     super::{
         carrier::Round,
         failure,
-        rows::{Hold, load_records, text_of_session},
+        rows::{Access, Hold, load_records, text_of_session},
     },
     Attempt, Fault,
     settings::begin_to_look,
@@ -25,7 +25,7 @@ impl Attempt<'_> {
         begin_to_look(self.work.limit, &mut round);
         let (found, store) =
             (round.add(&names.read_records(&keys, Hold::Not)), round.add(&names.read_store(Hold::Not)));
-        let (standby, hiding) = (round.add(failure::IS_STANDBY), round.add(&names.ask_hiding()));
+        let (standby, hiding) = (round.add(failure::IS_STANDBY), round.add(&names.ask_hiding(Access::Look)));
         let answers = self.loan.carry(&round).await?;
         if failure::is_standby(answers.rows(standby)) {
             return Err(failure::of_a_standby().into());

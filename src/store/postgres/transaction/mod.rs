@@ -43,7 +43,7 @@ use super::{
     memory::Memory,
     names::Names,
     often::{Often, Prepared, keep_plans},
-    rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
+    rows::{Access, Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
 };
 use settings::{begin, yield_soon};
@@ -288,7 +288,7 @@ impl Attempt<'_> {
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
         let is_first = wanted > 0 && self.place.crowding.is_unknown();
-        let first = is_first.then(|| (round.add(&names.ask_hiding()), round.add(&names.find_crowding())));
+        let first = is_first.then(|| (round.add(&names.ask_hiding(Access::Change)), round.add(&names.find_crowding())));
         let answers = self.loan.carry(&round).await?;
         if let Some((hiding, crowding)) = first {
             // A context would take a holder whose row it does not see for one that has ended.
