@@ -288,6 +288,8 @@ mod postgres {
 
 #[cfg(feature = "store-postgres")]
 mod postgres_with_beacons {
+    use std::{thread::sleep, time::Duration};
+
     use super::{Place, finds_when_it_begins};
     use crate::{
         harness::{is_right_once, until},
@@ -329,6 +331,8 @@ mod postgres_with_beacons {
     fn a_holder_whose_connection_the_server_closes_counts_as_dead() {
         let Some(place) = place("a_holder_whose_connection_is_closed") else { return };
         let cut = |proxy: &Proxy| {
+            // By now the rival has seen the beacon. Otherwise it would wait longer than the lease lasts.
+            sleep(Duration::from_secs(1));
             proxy.cut();
             proxy.fall_silent();
         };
