@@ -16,11 +16,13 @@ use crate::delays::Pair;
 const BUSY: Duration = Duration::from_secs(60);
 /// The store is away for a third of this lease, so that at least one heartbeat fails. A busy machine has the rest of the lease for the next.
 const LEASE: Duration = Duration::from_secs(12);
+/// The more often the holder renews its lease, the more of it is left when the store is away.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A lease whose end can be waited for, and which leaves a busy machine time to answer.
 const SHORT_LEASE: Duration = Duration::from_secs(4);
 
 pub(crate) async fn w4_a_short_absence_of_the_store_loses_nothing(pair: Pair) {
-    let [far, near] = [pair.far, pair.near].map(|context| context.lease(LEASE).build().unwrap());
+    let [far, near] = [pair.far, pair.near].map(|context| context.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap());
     let guard = far.lock("k").acquire().await.unwrap();
     let (token, watch) = (guard.token(), guard.watch());
     let mut waiting = Box::pin(near.lock("k").acquire());
