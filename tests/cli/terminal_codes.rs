@@ -159,7 +159,7 @@ fn who_loses_its_terminal_leaves_the_key_and_the_queue() {
 #[test]
 fn a_shell_has_its_terminal_again_after_a_store_went_away() {
     let scratch = Scratch::new();
-    let command = "leasehold run --lease 2 k -- sh -c 'trap \"\" TERM; echo ready; exec sleep 600'";
+    let command = "leasehold run --lease 6 k -- sh -c 'trap \"\" TERM; echo ready; exec sleep 600'";
     let script = format!("{command}; echo code $?.; read word; echo outer $word");
     let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
     typist.sees("ready");
