@@ -271,6 +271,7 @@ async fn deaths<E: Engine>(figures: &mut Figures, url: &str) {
     for _ in 0..E::DEATHS {
         let (leases, mut partner) = (eager::<E>(url, E::MORTAL).await, Partner::start::<E>("holder", url));
         partner.hear().await;
+        let looks = leases.clone();
         let waiting = tokio::spawn(async move {
             let guard = leases.lock("k").acquire().await.expect("the store works");
             let arrived = moment();
@@ -278,6 +279,8 @@ async fn deaths<E: Engine>(figures: &mut Figures, url: &str) {
             leases.close().await;
             arrived
         });
+        // Over PostgreSQL, whoever has not yet seen the beacon waits for 10 s.
+        queued(&looks).await;
         sleep(Duration::from_millis(200)).await;
         partner.kill();
         let start = moment();
