@@ -277,6 +277,29 @@ fn a_user_who_sees_only_its_own_sessions_is_granted_nothing_that_others_hold() {
     });
 }
 
+/// The same if the policies come when the user has taken leases already.
+#[test]
+fn a_user_from_whom_later_policies_hide_a_holder_is_not_granted_its_lease() {
+    on_server("bad_later", |place| async move {
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let owner = place.client().await;
+        let role = "CREATE ROLE bad_later LOGIN; \
+                    GRANT SELECT, INSERT, UPDATE, DELETE ON bad_later_store, bad_later_record, bad_later_session TO bad_later";
+        owner.batch_execute(role).await.unwrap();
+        let user = Place { url: place.url.replace("postgres@", "bad_later@"), ..place.clone() };
+        let store = user.builder().connect().await.unwrap();
+        let tenant = LeaseManager::builder(store, TokioExecutor::new()).instance("tenant").build().unwrap();
+        let own = tenant.lock("own").acquire().await.unwrap();
+        let policy = "ALTER TABLE bad_later_session ENABLE ROW LEVEL SECURITY; \
+                      CREATE POLICY own ON bad_later_session USING (text LIKE '%\"tenant\"%')";
+        owner.batch_execute(policy).await.unwrap();
+        let said = tenant.lock("k").try_acquire().await.unwrap_err().to_string();
+        assert!(said.contains("DISABLE ROW LEVEL SECURITY"), "{said}");
+        assert!(guard.verify().await.unwrap() && own.verify().await.unwrap());
+    });
+}
+
 /// The server hides a row from `SELECT ... FOR UPDATE`, and from DELETE, by the policies of UPDATE and DELETE.
 #[test]
 fn a_user_who_sees_all_sessions_but_may_not_change_them_all_is_refused() {

@@ -331,6 +331,11 @@ impl Attempt<'_> {
             let answers = self.loan.carry(&Round::one(&self.names.read_sessions(&unknown, Hold::Not))).await?;
             others.extend(unknown.into_iter().map(|id| (id, text_of_session(answers.rows(0), id).map(String::from))));
         }
+        if others.iter().any(|(_, text)| text.is_none()) {
+            // It has ended, and nobody has cleared up after it yet. Or policies hide it, which may be younger than this store.
+            let answers = self.loan.carry(&Round::one(&self.names.ask_hiding(Access::Change))).await?;
+            failure::check_hiding(answers.rows(0))?;
+        }
         Ok(others)
     }
 
