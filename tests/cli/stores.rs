@@ -63,13 +63,15 @@ fn a_tilde_that_no_shell_replaced_is_told() {
 
 /// SQLite would make a file of this name.
 #[test]
-fn a_path_that_ends_with_a_slash_gives_64_and_makes_no_file() {
+fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
     let scratch = Scratch::new();
     for order in [&["run", "-w", "1", "k", "true"][..], &["list"], &["steal", "k"]] {
-        let mut command = scratch.leasehold(order);
-        let refused = done(command.env("LEASEHOLD_STORE", "sqlite:folder/"));
-        assert!(refused.code == 64 && refused.err.contains("name a file in it"), "{refused:?}");
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+        for url in ["sqlite:folder/", "sqlite:folder/."] {
+            let mut command = scratch.leasehold(order);
+            let refused = done(command.env("LEASEHOLD_STORE", url));
+            assert!(refused.code == 64 && refused.err.contains("name a file in it"), "{refused:?}");
+            assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+        }
     }
 }
 

@@ -260,8 +260,8 @@ pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
     if matches!(path.to_str(), Some("" | ":memory:")) {
         return Err(refused(path, "no other process could open this database; name a file, or use a MemoryStore"));
     }
-    // SQLite would make a file of this name without the slash.
-    if path.to_str().is_some_and(|path| path.ends_with('/')) {
+    // SQLite would make a file of this name without its end.
+    if path.to_str().is_some_and(|path| path.ends_with('/') || path.ends_with("/.")) {
         return Err(refused(path, "this path names a directory; name a file in it"));
     }
     Ok(())
