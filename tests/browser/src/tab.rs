@@ -148,13 +148,14 @@ impl Tab {
     /// # Errors
     /// When no process of the browser works. Linux only.
     pub async fn process(&self) -> anyhow::Result<Process> {
-        let mut last = None;
+        let (mut last, mut times) = (None, 0);
         let mut ms = 300;
-        for _ in 0..40 {
+        for _ in 0..60 {
             let process = self.busiest(ms).await?;
+            // Others may work as well, as those of pages that were just opened, but not again and again.
+            times = if process.is_some() && process == last { times + 1 } else { 1 };
             match process {
-                // Others may work as well, but not again and again.
-                Some(process) if last == Some(process) => return Ok(process),
+                Some(process) if times == 3 => return Ok(process),
                 Some(_) => {}
                 // On a busy machine it comes to work little in that time.
                 None => ms = (ms * 2).min(5_000),
