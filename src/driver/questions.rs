@@ -42,40 +42,53 @@ impl Future for Answer {
 }
 
 /// Names are drawn in order, so that a new one stands last. Most are answered in order, too: however many wait, the first
-/// is at hand.
+/// is at hand. A question that ends before older ones leaves its place empty, because closing the gap would move all that stand behind it.
 #[derive(Default)]
-pub(crate) struct Questions(VecDeque<(TurnId, Question)>);
+pub(crate) struct Questions {
+    places: VecDeque<(TurnId, Option<Question>)>,
+    open: usize,
+}
 
 impl Questions {
     fn find(&self, turn: TurnId) -> Option<usize> {
-        self.0.binary_search_by(|(known, _)| known.cmp(&turn)).ok()
+        self.places.binary_search_by(|(known, _)| known.cmp(&turn)).ok()
     }
 
     /// Puts in a question under a name that is larger than all before it.
     pub(crate) fn push(&mut self, turn: TurnId, question: Question) {
-        debug_assert!(self.0.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
+        debug_assert!(self.places.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
         // Usually there is only one; a queue would reserve room for four at once.
-        if self.0.len() == self.0.capacity() {
-            self.0.reserve_exact(self.0.len() / 4 + 1);
+        if self.places.len() == self.places.capacity() {
+            self.places.reserve_exact(self.places.len() / 4 + 1);
         }
-        self.0.push_back((turn, question));
+        self.places.push_back((turn, Some(question)));
+        self.open += 1;
     }
 
     pub(crate) fn get_mut(&mut self, turn: TurnId) -> Option<&mut Question> {
         let at = self.find(turn)?;
-        Some(&mut self.0[at].1)
+        self.places[at].1.as_mut()
     }
 
     pub(crate) fn each(&mut self, change: impl Fn(&mut Question)) {
-        self.0.iter_mut().for_each(|(_, question)| change(question));
+        self.places.iter_mut().filter_map(|(_, question)| question.as_mut()).for_each(change);
     }
 
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (TurnId, Question)> + use<> {
-        core::mem::take(&mut self.0).into_iter()
+        core::mem::take(self).places.into_iter().filter_map(|(turn, question)| Some((turn, question?)))
     }
 
     pub(crate) fn remove(&mut self, turn: TurnId) -> Option<Question> {
         let at = self.find(turn)?;
-        self.0.remove(at).map(|(_, question)| question)
+        let question = self.places[at].1.take()?;
+        self.open -= 1;
+        while self.places.front().is_some_and(|(_, question)| question.is_none()) {
+            self.places.pop_front();
+        }
+        // So seldom that each removal pays for moving less than two questions.
+        if self.places.len() > 2 * self.open + 16 {
+            self.places.retain(|(_, question)| question.is_some());
+        }
+        Some(question)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use futures::future::join_all;
+use futures::future::{FutureExt, join_all};
 
-use crate::support::world::{LEASE, World, everywhere, ms};
+use crate::support::world::{Dice, LEASE, World, everywhere, ms};
 
 /// X13: k holders × n turns, hand-offs ≥ (kn − 1) · 0.9.
 #[test]
@@ -100,5 +100,25 @@ fn x14_an_idle_context_has_no_task_and_no_timer() {
         tab.store.take_seen();
         world.sim.pass(LEASE * 100).await;
         assert!(tab.store.take_seen().is_empty());
+    });
+}
+
+/// The driver leaves the place of a question empty that ends before older ones, and closes the gaps when most places are empty.
+#[test]
+fn requests_that_are_given_up_in_no_order_leave_the_others_in_theirs() {
+    everywhere(async |world| {
+        let (tab, dice) = (world.tab(), Dice(&world.sim));
+        let held = tab.leases.lock("k").acquire().await.unwrap();
+        let mut waiting: Vec<_> = (0..300).map(|number| (number, Box::pin(tab.leases.lock("k").acquire()))).collect();
+        waiting.iter_mut().for_each(|(_, request)| assert!(request.now_or_never().is_none()));
+        while waiting.len() > 20 {
+            drop(waiting.remove(dice.index(waiting.len())));
+        }
+        drop(held);
+        let served = waiting.into_iter().rev().map(async |(number, request)| (request.await.unwrap().token(), number));
+        let mut order = join_all(served).await;
+        order.sort_unstable();
+        assert!(order.is_sorted_by_key(|(_, number)| *number), "{order:?}");
+        assert_eq!(order.len(), 20);
     });
 }
