@@ -194,6 +194,20 @@ fn a_path_is_a_path() {
     assert!(path.exists());
 }
 
+/// A program that opens the URL, and one that takes it for a path, would not share leases.
+#[test]
+fn a_url_is_not_taken_for_a_path() {
+    for (url, remedy) in [
+        ("sqlite:leases.db", "store::from_url"),
+        ("sqlite:///var/lib/app/leases.db", "store::from_url"),
+        ("file:leases.db?mode=ro", "write the path alone"),
+    ] {
+        let message = refusal(url);
+        assert!(message.contains(url) && message.contains(remedy), "{message}");
+        assert!(!Path::new(url).exists(), "{url} was made");
+    }
+}
+
 #[test]
 fn a_file_in_utf_16_is_refused() {
     let scratch = Scratch::new();

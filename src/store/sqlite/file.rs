@@ -260,11 +260,23 @@ pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
     if matches!(path.to_str(), Some("" | ":memory:")) {
         return Err(refused(path, "no other process could open this database; name a file, or use a MemoryStore"));
     }
+    check_is_no_url(path)?;
     // SQLite would make a file of this name without its end.
     if path.to_str().is_some_and(|path| path.ends_with('/') || path.ends_with("/.")) {
         return Err(refused(path, "this path names a directory; name a file in it"));
     }
     Ok(())
+}
+
+/// Whoever takes a URL for a path shares no lease with those who open the URL.
+fn check_is_no_url(path: &Path) -> Result<(), StoreError> {
+    let is = |scheme| path.to_str().is_some_and(|path| path.starts_with(scheme));
+    let why = match () {
+        () if is("sqlite:") => "this is a URL; open it by store::from_url, or write the path alone",
+        () if is("file:") => "this is a URI; write the path alone",
+        () => return Ok(()),
+    };
+    Err(refused(path, &format!("{why}; for a file of this name, write ./ before it")))
 }
 
 fn refused(path: &Path, why: &str) -> StoreError {
