@@ -113,14 +113,17 @@ fn a_store_cannot_be_connected_without_a_runtime() {
 #[test]
 fn a_server_that_is_not_there_is_named_with_the_remedy() {
     Runtime::new().unwrap().block_on(async {
-        let closed = format!("postgres://u:hunter2@127.0.0.1:{}/d", crate::port::free_port());
-        let unknown = "postgres://u:hunter2@no-such-host.invalid/d";
-        for (url, remedy) in [
-            (closed.as_str(), "check the host and the port in the URL"),
-            (unknown, "the host name was not found; check \"no-such-host.invalid\" in the URL"),
+        let port = crate::port::free_port();
+        let closed = "check the host and the port in the URL";
+        let unknown = "the host name was not found; check it in the URL";
+        for (place, named, remedy) in [
+            (format!("127.0.0.1:{port}"), format!("127.0.0.1:{port}"), closed),
+            (format!("127.0.0.1:{port},[::1]:{port}"), format!("127.0.0.1:{port}, ::1:{port}"), closed),
+            (format!("%2Fno%2Fsuch:{port}"), format!("/no/such/.s.PGSQL.{port}"), closed),
+            ("no-such-host.invalid".into(), "no-such-host.invalid:5432".into(), unknown),
         ] {
-            let error = refused(PostgresStore::connect(url)).await;
-            says(&error, &["no server answers", remedy]);
+            let error = refused(PostgresStore::connect(&format!("postgres://u:hunter2@{place}/d"))).await;
+            says(&error, &[&format!("no server answers at {named}: "), remedy]);
             assert!(error.retry, "a server may come back: {error}");
         }
     });

@@ -154,8 +154,8 @@ pub(super) fn of_commit(failure: &Failure, names: &Names) -> StoreError {
     }
 }
 
-/// No connection came about to one of these hosts.
-pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> StoreError {
+/// No connection came about to one of these servers, each of which is `host:port` or the path of a socket.
+pub(super) fn of_connect(failure: &Failure, user: &str, servers: &[String]) -> StoreError {
     if failure.code.is_empty()
         && let Some(error) = of_encryption(&failure.said)
     {
@@ -188,13 +188,13 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
              fewer programs connect; within a program, the clones of a PostgresStore share its connections",
             failure.said
         )),
-        "" => of_nobody(&failure.said, hosts),
+        "" => of_nobody(&failure.said, servers),
         _ => StoreError::transient(format!("the server refused the connection: {}", failure.said)),
     }
 }
 
-/// None of these hosts answered, or none of those that did can be used.
-fn of_nobody(said: &str, hosts: &[&str]) -> StoreError {
+/// None of these servers answered, or none of those that did can be used.
+fn of_nobody(said: &str, servers: &[String]) -> StoreError {
     if said.starts_with("invalid configuration") {
         // Users of libpq expect the client to find the password there.
         let unread = if said.contains("password missing") { "; PGPASSWORD and .pgpass are not read" } else { "" };
@@ -203,20 +203,26 @@ fn of_nobody(said: &str, hosts: &[&str]) -> StoreError {
         );
         return StoreError::permanent(StoreErrorKind::Unsupported, message);
     }
+    let servers = listed(servers);
     StoreError::transient(if said.contains("does not allow writes") {
         format!(
             "no server that answers can be written to: {said}; name the primary in the URL, too, or wait until it runs"
         )
-    } else if said.contains("lookup address") && !hosts.is_empty() {
-        // If a password in the URL has an `@` in it, its end is taken for a part of the host.
-        let hosts: Vec<_> = hosts.iter().map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
+    } else if said.contains("lookup address") {
         format!(
-            "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({said})",
-            hosts.join(", ")
+            "no server answers{servers}: the host name was not found; check it in the URL, or the DNS of this machine ({said})"
         )
     } else {
-        format!("no server answers: {said}; check the host and the port in the URL, and that the server runs")
+        format!("no server answers{servers}: {said}; check the host and the port in the URL, and that the server runs")
     })
+}
+
+/// Where the servers should be, as it follows a verb.
+pub(super) fn listed(servers: &[String]) -> String {
+    // If a password in the URL has an `@` in it, its end is taken for hosts, or for a part of one.
+    let first = servers.iter().rposition(|server| server.contains('@')).unwrap_or(0);
+    let servers: Vec<_> = servers.iter().skip(first).filter_map(|server| server.rsplit('@').next()).collect();
+    if servers.is_empty() { String::new() } else { format!(" at {}", servers.join(", ")) }
 }
 
 /// The error if the connection failed because of its encryption. `None` if it failed otherwise.
@@ -327,10 +333,18 @@ mod tests {
 
     #[test]
     fn an_error_for_a_missing_password_says_where_it_belongs() {
-        let error = of_nobody("invalid configuration: password missing", &["h"]);
+        let error = of_nobody("invalid configuration: password missing", &["h:1".into()]);
         assert!(!error.retry, "{error}");
         for word in ["postgres://user:password@host/database", "PGPASSWORD", ".pgpass"] {
             assert!(error.message.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn servers_are_listed_without_what_may_be_the_end_of_a_password() {
+        let list = |servers: &[&str]| listed(&servers.iter().map(|server| String::from(*server)).collect::<Vec<_>>());
+        assert_eq!(list(&["one:1", "two:2"]), " at one:1, two:2");
+        assert_eq!(list(&["ter2:5432", "x@one:1", "two:2"]), " at one:1, two:2");
+        assert_eq!(list(&[]), "");
     }
 }

@@ -72,11 +72,7 @@ impl Lender for Pool {
         let client = self.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
             PoolError::Closed => pool_closed(NAME),
-            PoolError::Backend(error) => {
-                let hosts = hosts_of(self);
-                let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
-                failure::of_connect(&failed(&error), "of that pool", &hosts)
-            }
+            PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool", &hosts_of(self)),
             other => StoreError::transient(format!("{NAME} gave no connection: {other}")),
         })?;
         Ok((Box::new(Taken(Some(client))), true))
@@ -188,7 +184,10 @@ mod tests {
         config.host("no-such-host.invalid").user("me").password("secret");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
         let error = runtime.block_on(pool(config).lend()).err().expect("nobody is there");
-        assert!(error.message.contains("check \"no-such-host.invalid\"") && error.retry, "{error}");
+        assert!(
+            error.message.contains("at no-such-host.invalid: the host name was not found") && error.retry,
+            "{error}"
+        );
     }
 
     #[test]

@@ -8,6 +8,8 @@ use core::{
 };
 
 use std::{
+    net::SocketAddr,
+    string::{String, ToString},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -123,10 +125,21 @@ impl Dial {
         Self { config, connector, runtime, turn: Arc::default() }
     }
 
-    /// The names of the servers, without those that are sockets.
-    fn hosts(&self) -> Vec<&str> {
-        let hosts = self.config.get_hosts().iter();
-        hosts.filter_map(|host| if let Host::Tcp(name) = host { Some(name.as_str()) } else { None }).collect()
+    /// Where the servers should be, for an error message.
+    fn servers(&self) -> Vec<String> {
+        let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
+        let ports = self.config.get_ports();
+        let server = |at| {
+            let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
+            match (hosts.get(at), addresses.get(at)) {
+                (Some(Host::Tcp(name)), _) => format!("{name}:{port}"),
+                #[cfg(unix)]
+                (Some(Host::Unix(folder)), _) => folder.join(format!(".s.PGSQL.{port}")).display().to_string(),
+                (None, Some(address)) => SocketAddr::new(*address, port).to_string(),
+                (None, None) => String::new(),
+            }
+        };
+        (0..hosts.len().max(addresses.len())).map(server).collect()
     }
 
     /// For signals: one that the server or the network dropped is noticed within seconds.
@@ -145,7 +158,7 @@ impl Dial {
     async fn opened(&self) -> Result<Opened, StoreError> {
         let Some(many) = several(&self.config) else {
             let opening = self.connector.connect(self.config.clone())?;
-            return timeout(LIMIT, opening).await.map_err(|_| silent())?.map_err(|error| self.refused(&error));
+            return timeout(LIMIT, opening).await.map_err(|_| self.silent())?.map_err(|error| self.refused(&error));
         };
         let connect = *self.config.get_connect_timeout().unwrap_or(&LIMIT);
         let limit = (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(connect.saturating_mul(2));
@@ -170,13 +183,22 @@ impl Dial {
             told = told.filter(|known: &StoreError| !known.retry || error.is_none()).or(error);
         }
         next.host = 0;
-        let told = told.unwrap_or_else(silent);
+        let told = told.unwrap_or_else(|| self.silent());
         Err(if may_pass && !told.retry { StoreError::transient(told.message) } else { told })
     }
 
     fn refused(&self, error: &Error) -> StoreError {
         let user = self.config.get_user().unwrap_or("of this process");
-        failure::of_connect(&failed(error), user, &self.hosts())
+        failure::of_connect(&failed(error), user, &self.servers())
+    }
+
+    /// No host answered within the time limit.
+    fn silent(&self) -> StoreError {
+        StoreError::transient(format!(
+            "no server accepted a connection{} within 10 s; check that the host and the port in the URL are those of PostgreSQL, and that \
+             it is not overloaded",
+            failure::listed(&self.servers())
+        ))
     }
 
     /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
@@ -196,14 +218,6 @@ impl Dial {
         });
         Ok(client)
     }
-}
-
-/// No host answered within the time limit.
-fn silent() -> StoreError {
-    StoreError::transient(
-        "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and that \
-         it is not overloaded",
-    )
 }
 
 /// How many hosts there are, if there are several and they are to be asked in order.

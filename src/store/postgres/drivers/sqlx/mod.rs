@@ -73,7 +73,12 @@ fn refused(error: &Error, pool: &PgPool) -> StoreError {
         Error::PoolClosed => pool_closed(NAME),
         error => {
             let options = pool.connect_options();
-            failure::of_connect(&fail(Gathering::default(), error), options.get_username(), &[options.get_host()])
+            let port = options.get_port();
+            let server = match options.get_socket() {
+                Some(folder) => folder.join(format!(".s.PGSQL.{port}")).display().to_string(),
+                None => format!("{}:{port}", options.get_host()),
+            };
+            failure::of_connect(&fail(Gathering::default(), error), options.get_username(), &[server])
         }
     }
 }
