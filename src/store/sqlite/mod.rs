@@ -85,7 +85,8 @@ impl SqliteStore {
     /// This blocks while another process writes, for 5 s at most.
     ///
     /// # Errors
-    /// [`StoreError`] if the file cannot be opened or written, is not a database, or holds leases in a newer format.
+    /// [`StoreError`] if the file cannot be opened or written, is not a database, or holds leases in a newer format; and if the path
+    /// begins with `sqlite:` or `file:`, because it is most likely a URL.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with_prefix(path, PREFIX)
     }
