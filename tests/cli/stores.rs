@@ -75,6 +75,20 @@ fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
     }
 }
 
+/// The library refuses such a URL, so a program would not share leases with who names the file here.
+#[test]
+fn a_url_within_a_url_gives_64_and_makes_no_file() {
+    let scratch = Scratch::new();
+    for order in [&["run", "-w", "1", "k", "true"][..], &["list"], &["steal", "k"]] {
+        for url in ["sqlite:sqlite:leases.db", "sqlite:file:leases.db"] {
+            let mut command = scratch.leasehold(order);
+            let refused = done(command.env("LEASEHOLD_STORE", url));
+            assert!(refused.code == 64 && refused.err.contains("write the path alone"), "{refused:?}");
+            assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+        }
+    }
+}
+
 /// Otherwise root would make the folder that is named for users who have none.
 #[test]
 fn a_home_that_is_not_there_is_not_made() {

@@ -153,11 +153,10 @@ fn file_of(url: &str) -> Option<(&Path, &str)> {
     names_a_file.then_some((Path::new(path), rest))
 }
 
-/// `None` if it is absolute already, or cannot be written as a URL; or if it names a folder, which the store refuses: here it would lose
-/// what says so.
+/// `None` if it is absolute already, or cannot be written as a URL; or if the store refuses it: here it would lose what says so.
 fn absolute(url: &str) -> Option<String> {
-    let names_a_folder = |file: &Path| file.as_os_str().as_encoded_bytes().ends_with(b"/.");
-    let (file, rest) = file_of(url).filter(|(file, _)| file.is_relative() && !names_a_folder(file))?;
+    store::check_url(url).ok()?;
+    let (file, rest) = file_of(url).filter(|(file, _)| file.is_relative())?;
     let file = path::absolute(file).ok()?;
     let file = file.to_str().filter(|file| !file.contains('?'))?;
     Some(format!("{FILE}{file}{rest}"))
