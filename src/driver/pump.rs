@@ -9,7 +9,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::registry::{Effect, Response};
 use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, scratch, wakers::wake_all};
-use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Shared, this_thread};
+use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Part, Shared, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
 use crate::signal::Inbox;
@@ -52,7 +52,9 @@ impl Driver {
         if HAS_MANY_CONTEXTS {
             core.machine.lend(scratch::take_outputs());
         }
+        let machine = Part::Machine.begin();
         core.machine.handle(input, now);
+        drop(machine);
         core.sort_news();
         let wake = core.sort_outputs(now.monotonic);
         core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());

@@ -1,12 +1,17 @@
 //! Executors: they spawn, sleep, draw random bits and tell both clocks. They do not know what a lease is.
 
 mod bounds;
+#[cfg(not(all(feature = "marks", target_family = "wasm", target_os = "unknown")))]
+mod marks;
+mod part;
 #[cfg(feature = "test-util")]
 mod sim;
 #[cfg(all(feature = "tokio", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod tokio;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod web;
+#[cfg(all(feature = "marks", target_family = "wasm", target_os = "unknown"))]
+mod web_marks;
 
 #[cfg(all(
     any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
@@ -23,8 +28,11 @@ pub(crate) use bounds::{
     HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
 };
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+pub(crate) use part::Part;
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
+#[cfg(all(feature = "marks", target_family = "wasm", target_os = "unknown"))]
+use web_marks as marks;
 
 use core::{
     fmt::Debug,

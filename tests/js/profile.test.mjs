@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { digest } from "../../benches/browser/profile/digest.mjs";
+import { hearParts } from "../../benches/browser/profile/parts.mjs";
 import { begin, end, mark, wait } from "../../benches/browser/profile/sample.mjs";
 import { calibrate, spanned } from "../../benches/browser/profile/spans.mjs";
 import { hookWasm } from "../../benches/browser/profile/wasm.mjs";
@@ -45,6 +46,20 @@ test("the time of a call is without that of the calls in it", () => {
   const ms = (wanted) => spans.find(({ name }) => name === wanted).ms;
   assert.ok(ms("inner") >= 20 && ms("outer") >= 5, `${ms("inner")}, ${ms("outer")}`);
   assert.ok(ms("inner") + ms("outer") <= ended - began, "no time counts twice");
+});
+
+test("a part is told apart from the call that it is in, and from the calls in it", () => {
+  hearParts();
+  const inner = spanned("test", "within a part", () => {});
+  const outer = spanned("test", "around a part", () => {
+    leaseholdParts.begin(1);
+    inner();
+    leaseholdParts.end();
+  });
+  begin();
+  outer();
+  const seen = end().spans.map(({ group, name, within }) => [group, name, within]);
+  assert.deepEqual(seen.sort(), [["part", "decode", 1], ["test", "around a part", 1], ["test", "within a part", 0]]);
 });
 
 test("a call that throws ends its time", () => {

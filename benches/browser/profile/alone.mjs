@@ -7,12 +7,15 @@ import { mark } from "./sample.mjs";
 import { spanned } from "./spans.mjs";
 
 export async function operations(mode) {
-  if (mode === "crossings") hookPackage();
+  if (mode === "crossings" || mode === "parts") hookPackage();
+  const cold = { "cold turn": { turn: await coldTurn(`profile-${mode}`) } };
+  // Nothing else of the package's calls `commit()`.
+  if (mode === "flipped") return cold;
   const { hit } = await hits(`profile-hits-${mode}`);
   const { plain_write, fenced_write } = await writes(`profile-fence-${mode}`);
   const floor = await pieces(`profile-pieces-${mode}`);
   return {
-    "cold turn": { turn: await coldTurn(`profile-${mode}`) },
+    ...cold,
     "fenced write": fenced_write,
     "linger hit": hit,
     "plain transaction": floor["get, put, commit(), to complete"],

@@ -4,8 +4,8 @@ import { spanned } from "./spans.mjs";
 
 const REQUESTS = ["get", "getKey", "getAll", "getAllKeys", "put", "add", "delete", "clear", "count", "openCursor"];
 
-export function hookPlatform(mode) {
-  if (mode === "crossings") hookCalls();
+export function hookPlatform(calls) {
+  if (calls) hookCalls();
   else hookEvents();
 }
 

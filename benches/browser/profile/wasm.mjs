@@ -31,4 +31,7 @@ function entered(name, called) {
 }
 
 const importsOf = (imports) =>
-  mapped(imports, (called) => (typeof called === "function" ? spanned("import", nameOf(called), called) : called));
+  mapped(imports, (called) => (typeof called !== "function" || isMark(called) ? called : spanned("import", nameOf(called), called)));
+
+// The borders of parts are no calls of the package's own.
+const isMark = (called) => String(called).includes("leaseholdParts");

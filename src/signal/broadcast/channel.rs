@@ -3,7 +3,7 @@
 use wasm_bindgen::prelude::*;
 use web_sys::{BroadcastChannel, Event, MessageEvent};
 
-use crate::executor::WeakShared;
+use crate::executor::{Part, WeakShared};
 use crate::machine::Message;
 use crate::signal::{Inbox, Notice};
 
@@ -21,8 +21,10 @@ impl Channel {
         // It takes any event, as the other closures do: each further type of closure adds code to the wasm.
         let on_message = Closure::<dyn Fn(Event)>::new(move |event: Event| {
             // Anybody of this origin can post here: what is no message of ours is not for us.
+            let decoding = Part::Decode.begin();
             let message =
                 event.unchecked_ref::<MessageEvent>().data().as_string().and_then(|text| Message::decode(&text));
+            drop(decoding);
             if let (Some(message), Some(inbox)) = (message, inbox.upgrade()) {
                 inbox.notice(Notice::Message(message));
             }

@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use wasm_bindgen::prelude::*;
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::WeakShared;
+use crate::executor::{Part, WeakShared};
 use crate::machine::{Message, SessionId};
 
 pub(crate) use bindings::forsake_locks;
@@ -103,7 +103,9 @@ impl Signals for BroadcastSignals {
 
     fn send(&self, message: &Message) {
         let Some(awake) = self.awake() else { return };
+        let encoding = Part::Encode.begin();
         let text = message.encode();
+        drop(encoding);
         match (message.body.recipient(), &awake.common) {
             (Some(session), _) => awake.last_posted.borrow_mut().post(self.name_of(session), &text),
             (None, Some(common)) => common.post(&text),

@@ -20,7 +20,7 @@ use super::{
     rows,
     transaction::text_of,
 };
-use crate::executor::{MaybeSendFuture, Shared};
+use crate::executor::{MaybeSendFuture, Part, Shared};
 use crate::machine::{Records, Row, StoreError, StoreId, Ticket};
 use crate::oneshot;
 
@@ -205,9 +205,13 @@ impl Fenced {
     }
 
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Verdict {
+        let judging = Part::Apply.begin();
         self.fence.judge(store, records)?;
+        drop(judging);
         for row in records.take_changed() {
+            let encoding = Part::Encode.begin();
             let text = records.text(&row);
+            drop(encoding);
             self.write(row, text).map_err(FenceError::Store)?;
         }
         Ok(())
@@ -215,6 +219,7 @@ impl Fenced {
 
     /// Loads what was read, and returns which store it is. No lease was granted in a store whose row cannot be read.
     fn load(&self, records: &mut Records) -> Result<Option<StoreId>, StoreError> {
+        let _decoding = Part::Decode.begin();
         if let Some(read) = self.session.get() {
             let session = self.fence.ticket().batch.session;
             records.load_session(session, self.latest(&Row::Session(session), read)?.as_deref());

@@ -24,7 +24,7 @@ use super::{
     pending::{Answer, Pending},
     rows, sweep,
 };
-use crate::executor::{now, random};
+use crate::executor::{Part, now, random};
 use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Where the reply to a batch is left. The reply is valid only once the transaction is done.
@@ -149,6 +149,7 @@ impl Running {
     /// `false` if the records are not enough.
     fn apply(&self, foreseen: Option<&str>) -> Result<bool, StoreError> {
         let mut records = Records::new();
+        let decoding = Part::Decode.begin();
         for (key, read) in &self.reads.records {
             let mut text = foreseen.map(String::from);
             if foreseen.is_none() {
@@ -157,19 +158,26 @@ impl Running {
             }
             records.load(key.clone(), text.as_deref());
         }
+        drop(decoding);
         let reply = if let Some(beside) = self.reads.beside.get() {
             if self.batch.sure_ms > 0 {
                 self.connection.expect_alone(records.concern_only_sender_of(&self.batch));
             }
+            let decoding = Part::Decode.begin();
             beside.load(&mut records, self.batch.session)?;
+            drop(decoding);
+            let _applying = Part::Apply.begin();
             self.batch.apply(&mut records, self.now)
         } else {
             let Some(store) = self.connection.store().filter(|_| self.is_sure()) else { return Ok(false) };
+            let _applying = Part::Apply.begin();
             let Some(reply) = self.batch.apply_alone(&mut records, store, self.now) else { return Ok(false) };
             reply
         };
         for row in records.take_changed() {
+            let encoding = Part::Encode.begin();
             let text = records.text(&row);
+            drop(encoding);
             rows::write(&self.leases, &row, &rows::value_of(text.as_deref()))?;
             if let (Row::Record(key), Some(text)) = (row, text) {
                 self.connection.left(key, text);

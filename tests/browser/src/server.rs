@@ -165,6 +165,8 @@ fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {
 fn locate(path: &str) -> Option<PathBuf> {
     let mounts = [
         ("/pkg/", package()),
+        // The page of the profile has the package whose wasm marks its parts.
+        ("/marked-pkg/", root("target/marked-pkg")),
         ("/tests/", root("tests/browser/pages")),
         ("/modules/", root("tests/browser/node_modules")),
         ("/guides/", root("target/guides/bundles")),

@@ -45,7 +45,7 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Value
         }
     }
     let mut operations = Map::new();
-    let mut calibration = Value::Null;
+    let (mut calibration, mut commits) = (Value::Null, Value::Null);
     for bench in benches {
         for name in bench.operations.iter().map(String::as_str).chain(["hand-off"]) {
             let digest = ask(&bench.tab, "return profile.digest(arg)", json!(name)).await?;
@@ -53,6 +53,9 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Value
         }
         if bench.mode == "crossings" {
             calibration = bench.tab.run("return profile.calibration", Value::Null).await?;
+        }
+        if bench.mode == "plain" {
+            commits = bench.tab.run("return profile.commits", Value::Null).await?;
         }
         bench.tab.close().await?;
         bench.other.close().await?;
@@ -62,7 +65,13 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Value
             crowd::measure(&pages, mode, plan).await?;
     }
     let browser = format!("{} {}", engine.name(), pages.browser.version());
-    Ok(json!({ "browser": browser, "machine": described, "calibration": calibration, "operations": operations }))
+    Ok(json!({
+        "browser": browser,
+        "machine": described,
+        "calibration": calibration,
+        "commits": commits,
+        "operations": operations,
+    }))
 }
 
 pub(crate) async fn open_page(pages: &Pages, mode: &str) -> anyhow::Result<Tab> {

@@ -9,7 +9,7 @@ use super::MODES;
 use crate::figures::number;
 
 /// The operations that have a part of their own, and how many tabs take part in one. All others stand in one list.
-const OPERATIONS: [(&str, Tabs); 5] = [
+pub(super) const OPERATIONS: [(&str, Tabs); 5] = [
     ("cold turn", Tabs::One),
     ("hand-off", Tabs::Two),
     ("fenced write", Tabs::One),
@@ -22,7 +22,7 @@ const NAMED: usize = 5;
 const TWIN: &str = "… with a get and a getAll of three rows";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tabs {
+pub(super) enum Tabs {
     One,
     Two,
     Many,
@@ -33,38 +33,51 @@ pub(crate) fn of(profile: &Value) -> anyhow::Result<String> {
     let text = |name: &str| profile[name].as_str().context("a text");
     writeln!(out, "{}\n{}", text("browser")?, text("machine")?)?;
     let clock = |name: &str| Ok::<_, anyhow::Error>(number(&profile["calibration"][name])? * 1e3);
-    let (bare, added) = (clock("bareMs")?, clock("withinMs")? + clock("aroundMs")?);
+    let (bare, added, part) = (clock("bareMs")?, clock("withinMs")? + clock("aroundMs")?, clock("partMs")?);
     writeln!(
         out,
         "An empty call from the wasm takes {bare:.3} µs. Wrapping a call adds {added:.3} µs, which is taken off below."
     )?;
+    writeln!(out, "The two marks of a part take {part:.3} µs; as much as for a call is taken off.")?;
     for (name, tabs) in OPERATIONS {
-        operation(&mut out, name, tabs, &profile["operations"]).with_context(|| format!("the table of {name}"))?;
+        operation(&mut out, name, tabs, profile).with_context(|| format!("the table of {name}"))?;
     }
     pieces(&mut out, &profile["operations"])?;
     Ok(out)
 }
 
-fn operation(out: &mut String, name: &str, tabs: Tabs, operations: &Value) -> anyhow::Result<()> {
+fn operation(out: &mut String, name: &str, tabs: Tabs, profile: &Value) -> anyhow::Result<()> {
+    let operations = &profile["operations"];
     let modes = &operations[name];
     let of_all = if tabs == Tabs::Many { ", of all tabs together" } else { "" };
     writeln!(out, "\n{:-<100}", format!("{}, µs per operation{of_all} ", name.to_uppercase()))?;
+    wholes(out, modes, profile["commits"] == true)?;
+    floor(out, name, operations)?;
+    spans(out, tabs, &modes["crossings"])?;
+    parts(out, &modes["parts"])?;
+    waits(out, &modes["marks"]["waits"])?;
+    counts(out, &modes["marks"]["marks"])?;
+    course(out, &modes["marks"]["course"])
+}
+
+/// The time of the whole in each mode in which the operation was measured.
+fn wholes(out: &mut String, modes: &Value, commits: bool) -> anyhow::Result<()> {
     let plain = number(&modes[MODES[0]]["us"])?;
-    for mode in MODES {
+    for mode in MODES.into_iter().filter(|mode| modes.get(mode).is_some()) {
         let us = number(&modes[mode]["us"])?;
-        let words =
-            if mode == MODES[0] { "the whole, unprofiled".into() } else { format!("the whole, profiled by {mode}") };
+        let words = match mode {
+            "plain" => "the whole, unprofiled".into(),
+            "flipped" if commits => "the whole, unprofiled, without commit()".into(),
+            "flipped" => "the whole, unprofiled, with commit()".into(),
+            _ => format!("the whole, profiled by {mode}"),
+        };
         write!(out, "  {words:50}{us:10.1}")?;
         match modes[mode].get("medianUs") {
             Some(median) => writeln!(out, "   median {:.1}, {:+.0} %", number(median)?, 100.0 * (us / plain - 1.0))?,
             None => writeln!(out, "   {:+.0} %", 100.0 * (us / plain - 1.0))?,
         }
     }
-    floor(out, name, operations)?;
-    spans(out, tabs, &modes["crossings"])?;
-    waits(out, &modes["marks"]["waits"])?;
-    counts(out, &modes["marks"]["marks"])?;
-    course(out, &modes["marks"]["course"])
+    Ok(())
 }
 
 /// What the browser takes for the same without the package, in the same run.
@@ -106,6 +119,19 @@ fn spans(out: &mut String, tabs: Tabs, digest: &Value) -> anyhow::Result<()> {
     }
     writeln!(out, "  {:50}{wrapping:10.1}", "(the wrapping, taken off)")?;
     Ok(())
+}
+
+/// What the wasm does while it has the processor, by the wasm that marks its parts.
+fn parts(out: &mut String, digest: &Value) -> anyhow::Result<()> {
+    let all = digest["spans"].as_array().context("a list of spans")?;
+    let of = |group: &str| all.iter().filter(|span| span["group"] == group).collect::<Vec<_>>();
+    let (parts, wasm) = (of("part"), of("wasm"));
+    let sum = |rows: &[&Value], what: &str| rows.iter().map(|row| number(&row[what])).sum::<anyhow::Result<f64>>();
+    let (us, wrapping) = (sum(&parts, "us")? + sum(&wasm, "us")?, sum(&parts, "wrappingUs")?);
+    writeln!(out, "  {:50}{us:10.1}", "of which, in the wasm that marks its parts")?;
+    named(out, &parts)?;
+    writeln!(out, "      {:46}{:10.1}", "the driver, the stores and all else", sum(&wasm, "us")?)?;
+    Ok(writeln!(out, "  {:50}{wrapping:10.1}", "(the marks of the parts, taken off)")?)
 }
 
 fn named(out: &mut String, rows: &[&Value]) -> anyhow::Result<()> {
