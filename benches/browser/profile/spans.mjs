@@ -63,7 +63,8 @@ export function spansSoFar() {
 }
 
 // What the wrapping takes, so that it can be taken off: `withinMs` counts in the time of the wrapped call, `aroundMs` in its
-// caller's. `partMs` is what the two calls at the borders of a part take together. Measured by a wasm that calls an empty function again and again.
+// caller's. `partMs` is what the two calls at the borders of a part take together. Measured by a wasm that calls an empty function again
+// and again.
 export async function calibrate() {
   const calls = 20_000;
   const bare = await caller(() => {});

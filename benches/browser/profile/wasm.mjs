@@ -18,14 +18,17 @@ export async function hookWasm(module) {
 
 const mapped = (object, change) => Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
 
-// The same exports of the wasm handle every kind of event; the event is always the last argument.
+// The same exports of the wasm handle every kind of event. They take a number for the event, but the window knows which one it dispatches.
+// Only the first call within an event handles it: the others are of promises that were settled meanwhile.
+let handled;
 function entered(name, called) {
   const plain = spanned("wasm", name, called);
   if (name !== CLOSURES) return plain;
   const byType = {};
   return (...args) => {
-    const event = args.at(-1);
-    if (!(event instanceof Event)) return plain(...args);
+    const { event } = globalThis;
+    if (!event || event === handled) return plain(...args);
+    handled = event;
     return (byType[event.type] ??= spanned("wasm", `on ${event.type}`, called))(...args);
   };
 }
