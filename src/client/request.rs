@@ -210,8 +210,9 @@ impl LeaseRequest {
     /// lease valid: two contexts may act at the same time. Tokens still grow, and fences still refuse the old holder's writes.
     ///
     /// # Errors
-    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a request that is shared, or has a
-    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`AcquireError::Lost`] if another context stole the lease before this task
+    /// ran again; [`InvalidOptions`] for a request that is shared, or has a [`timeout`](Self::timeout) or a
+    /// [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease; the old holder does not get it back.

@@ -159,7 +159,7 @@ export class LeaseManager extends EventTarget {
    * else at its next heartbeat. Until then it considers its lease valid: two contexts may act at the same time. Tokens still grow, and
    * {@link Lease.fence fences} still refuse the old holder's writes.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` if another context stole the lease before your code ran.
    * @example
    * ```js
    * const lease = await leases.steal("notes", { info: "the user said: edit here" });
