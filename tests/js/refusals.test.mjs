@@ -263,7 +263,7 @@ test("a time-out names the key, the time and who held it", async () => {
       assert.ok(error.waitedMs > timeoutMs - 1 && error.waitedMs < 60_000, `${error.waitedMs}`);
       assert.ok(error.message.includes(words), error.message);
       assert.deepEqual([error.key, error.holder.own, error.holder.info, error.holder.holder], ["notes", false, "tab 1", one.holder]);
-      assert.ok(error.message.includes('"notes"') && error.message.includes("tab 1"), error.message);
+      assert.ok(error.message.includes(`"notes" ${words}: "tab 1" ${one.holder} holds it`), error.message);
       const own = await late(one);
       assert.equal(own.holder.own, true);
       const remedy = verb === "acquireAll" ? /itself holds it; release the lease first/ : /itself holds it.*share: true/;

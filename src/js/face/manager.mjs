@@ -9,7 +9,7 @@ import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
-import { check, checkKey, isObject, quiet, read, warn } from "./options.mjs";
+import { check, checkKey, isObject, quiet, read, show, warn } from "./options.mjs";
 import { OF_SEVERAL, OWN_WAIT, warnOfOwnWait } from "./own-wait.mjs";
 import { follow, isOver, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
@@ -333,7 +333,8 @@ function given(verb, names, key, options, work) {
 /** To the wasm, no time is for ever. */
 const bounded = (ms) => (ms === Infinity ? undefined : ms);
 
-const nameOf = ({ holder, instance, info }) => [instance, info, holder].filter(Boolean).join(" ");
+/** In quotes what a program calls itself: its words are not those of the sentence. */
+const nameOf = ({ holder, instance, info }) => (instance && `${show(instance)} `) + (info && `${show(info)} `) + holder;
 
 function inUse({ key, holders }) {
   const names = holders.map(nameOf).join(", ");

@@ -93,7 +93,7 @@ export function warn(sentence) {
 /** An error shows only the beginning of a long text, such as the source of a function. */
 const shortened = (text) => (text.length > 99 ? `${text.slice(0, 99)}…` : text);
 
-function show(value) {
+export function show(value) {
   try {
     if (Array.isArray(value)) return `an array of length ${value.length}`;
     if (isObject(value) && !(value instanceof Error)) return {}.toString.call(value);

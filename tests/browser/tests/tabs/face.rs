@@ -155,7 +155,7 @@ pub async fn leases_are_deleted_when_nobody_holds_any(world: &World) -> anyhow::
     let refused = other.run(delete, Value::Null).await?;
     let message = refused["message"].as_str().unwrap_or_default();
     ensure!(
-        refused["code"] == "InUse" && message.contains("\"notes\"") && message.contains("busy"),
+        refused["code"] == "InUse" && message.contains("\"notes\" is held by \"busy\" "),
         "in use, it says {refused}"
     );
     let kept = holder.run("return [await lease.verify(), await lease.release()]", Value::Null).await?;
