@@ -80,7 +80,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ("src/machine/", "machine", "std async await Rc Cell RefCell Mutex atomic futures rand tracing"),
     (
         "src/store/",
-        "oneshot machine store signal::deliver signal::has_fallen signal::forsake_locks signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Shared executor::WeakShared executor::now executor::process_wide executor::random executor::spawn executor::this_process executor::timers_run_here executor::Part executor::ProcessMark executor::DROPS_TASKS",
+        "oneshot machine store signal::deliver signal::has_fallen signal::make_directory signal::forsake_locks signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Shared executor::WeakShared executor::now executor::process_wide executor::random executor::spawn executor::this_process executor::timers_run_here executor::Part executor::ProcessMark executor::DROPS_TASKS",
         "",
     ),
     (

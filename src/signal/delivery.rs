@@ -1,6 +1,6 @@
 //! Messages that a store delivers itself, and beacons that it looks at.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use super::directory;
 use crate::machine::{Message, SessionId};
@@ -15,4 +15,9 @@ pub(crate) fn deliver(reach: &Path, message: &Message) -> bool {
 /// missing or cannot be opened proves nothing yet.
 pub(crate) fn has_fallen(reach: &Path, session: SessionId) -> bool {
     directory::sweep::has_fallen(&directory::beacon::path(reach, session))
+}
+
+/// Makes the directory of the signals for those who may use this file.
+pub(crate) fn make_directory(directory: &Path, file: &Path) -> io::Result<()> {
+    directory::rights::Rights::of(file)?.make_directory(directory)
 }

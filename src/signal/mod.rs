@@ -21,7 +21,7 @@ pub use broadcast::BroadcastSignals;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub(crate) use broadcast::forsake_locks;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
-pub(crate) use delivery::{deliver, has_fallen};
+pub(crate) use delivery::{deliver, has_fallen, make_directory};
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub use directory::DirectorySignals;
 pub use local::LocalSignals;

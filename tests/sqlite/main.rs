@@ -29,6 +29,7 @@ mod shared;
 #[path = "../processes/skipped.rs"]
 mod skipped;
 mod swapped;
+mod users;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 
@@ -61,6 +62,7 @@ fn the_other_process() {
         "one more" => disks::acquire_when_told(&directory),
         "until shutdown" => processes::hold_until_shutdown(&directory),
         "rival writer" => locks::write_at_once(&directory),
+        "actor" => users::act(&directory),
         "opener" => files::open_as_told(&directory),
         "waiter" => processes::wait(&directory),
         "writer" => processes::write(&directory),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::name_of;
+use super::{name_of, rights::Rights};
 use crate::executor::{ProcessMark, this_process};
 use crate::machine::SessionId;
 
@@ -33,6 +33,8 @@ pub(super) struct Beacon {
     process: ProcessMark,
     directory: PathBuf,
     session: SessionId,
+    /// Those of the directory.
+    rights: Rights,
     /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
     /// at its lock, and would take us for dead if we dropped it.
     files: Vec<File>,
@@ -42,11 +44,13 @@ pub(super) struct Beacon {
 
 impl Beacon {
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
-        let files = vec![lock_file(directory, session)?];
+        let rights = Rights::of(directory)?;
+        let files = vec![lock_file(directory, session, rights)?];
         Ok(Self {
             process: this_process(),
             directory: directory.to_owned(),
             session,
+            rights,
             files,
             is_lost: false,
             leaves_file: false,
@@ -81,8 +85,8 @@ impl Beacon {
             return Err(io::Error::other("somebody deletes the file again and again"));
         }
         // Somebody may have deleted the whole directory. The one around it is not ours to make.
-        let _ = fs::create_dir(&self.directory);
-        self.files.push(lock_file(&self.directory, self.session)?);
+        let _ = self.rights.make_directory(&self.directory);
+        self.files.push(lock_file(&self.directory, self.session, self.rights)?);
         Ok(())
     }
 
@@ -115,10 +119,12 @@ impl Drop for Beacon {
 
 /// Others see the file under its name only once it is locked: else they might take it for one that a dead process left. A sweep
 /// of another process may remove it before that, so it is tried twice.
-fn lock_file(directory: &Path, session: SessionId) -> io::Result<File> {
+fn lock_file(directory: &Path, session: SessionId, rights: Rights) -> io::Result<File> {
     let attempt = || {
         let rising = directory.join(name_of(session, RISING));
         let file = File::create_new(&rising)?;
+        // Where that cannot be done, others may not be able to look at it.
+        let _ = rights.open_file(&file);
         let risen =
             file.try_lock().map_err(io::Error::from).and_then(|()| fs::rename(&rising, path(directory, session)));
         if risen.is_err() {
@@ -141,9 +147,14 @@ fn is_same(_one: &Metadata, _other: &Metadata) -> bool {
     true
 }
 
+/// Opens a regular file. If somebody put a pipe there, opening it would wait until somebody else writes to it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
 /// Whether a beacon stands at this moment. It may if its file exists and cannot be opened.
 pub(super) fn is_seen(directory: &Path, session: SessionId) -> bool {
-    match File::open(path(directory, session)) {
+    match open(&path(directory, session)) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
         Ok(file) => file.try_lock_shared().is_err(),
     }
@@ -166,7 +177,7 @@ impl Sight {
     /// proves nothing, such as that no file can be opened at the moment.
     pub(super) fn is_gone(&mut self, now: Instant) -> bool {
         if self.file.is_none() {
-            match File::open(&self.path) {
+            match open(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let since = *self.missing_since.get_or_insert(now);
                     return now.duration_since(since) >= MISSING;

@@ -11,6 +11,8 @@ use crate::machine::SessionId;
 #[cfg(unix)]
 pub(super) use socket::{remove_dead, tell, tell_all};
 
+pub(super) const OPENING: &str = "opening";
+
 /// What a thread waits at: for a message, or to be woken.
 #[derive(Debug)]
 pub(super) enum Ear {
@@ -77,11 +79,13 @@ mod socket {
         time::Duration,
     };
 
-    use super::super::{name_of, session_in};
+    use super::{
+        super::{name_of, rights::Rights, session_in},
+        OPENING,
+    };
     use crate::machine::SessionId;
 
     const KIND: &str = "socket";
-    const OPENING: &str = "opening";
     /// Longer than any message: a key has up to 3 kB, and more when it is escaped.
     const LONGEST: usize = 32 * 1024;
     /// The shortest limit of any Unix for the path of a socket.
@@ -91,6 +95,8 @@ mod socket {
     pub(in super::super) struct Socket {
         directory: PathBuf,
         session: SessionId,
+        /// Those of the directory.
+        rights: Rights,
         line: Mutex<Arc<Line>>,
         /// Used again for each message.
         bytes: Mutex<Vec<u8>>,
@@ -105,26 +111,36 @@ mod socket {
 
     impl Line {
         /// Others see it under its name only once it is bound: else they might take it for one that a dead process left.
-        fn open(directory: &Path, session: SessionId) -> io::Result<Self> {
-            let opening = name_of(session, OPENING);
-            let socket = reach(directory, &opening, |path| UnixDatagram::bind(path))?;
-            let opened = UnixDatagram::unbound().and_then(|bell| {
-                bell.set_nonblocking(true)?;
-                reach(directory, &opening, |path| bell.connect(path))?;
-                fs::rename(directory.join(&opening), directory.join(name_of(session, KIND)))?;
-                Ok(Self { socket, bell })
-            });
+        fn open(directory: &Path, session: SessionId, rights: Rights) -> io::Result<Self> {
+            let (opening, named) = (name_of(session, OPENING), directory.join(name_of(session, KIND)));
+            rights
+                .bind(&directory.join(&opening), &named, Self::at)
+                .or_else(|_| Self::open_plainly(directory, &opening, &named))
+        }
+
+        /// With the rights that the umask leaves: other users may not be able to send to it.
+        fn open_plainly(directory: &Path, opening: &str, named: &Path) -> io::Result<Self> {
+            let bound = reach(directory, opening, Self::at);
+            let opened = bound.and_then(|line| fs::rename(directory.join(opening), named).map(|()| line));
             if opened.is_err() {
                 let _ = fs::remove_file(directory.join(opening));
             }
             opened
         }
+
+        fn at(path: &Path) -> io::Result<Self> {
+            let (socket, bell) = (UnixDatagram::bind(path)?, UnixDatagram::unbound()?);
+            bell.set_nonblocking(true)?;
+            bell.connect(path)?;
+            Ok(Self { socket, bell })
+        }
     }
 
     impl Socket {
         pub(super) fn open(directory: &Path, session: SessionId) -> io::Result<Self> {
-            let line = Mutex::new(Arc::new(Line::open(directory, session)?));
-            Ok(Self { directory: directory.to_owned(), session, line, bytes: Mutex::new(vec![0; LONGEST]) })
+            let rights = Rights::of(directory)?;
+            let line = Mutex::new(Arc::new(Line::open(directory, session, rights)?));
+            Ok(Self { directory: directory.to_owned(), session, rights, line, bytes: Mutex::new(vec![0; LONGEST]) })
         }
 
         fn line(&self) -> MutexGuard<'_, Arc<Line>> {
@@ -149,8 +165,8 @@ mod socket {
             let found = fs::symlink_metadata(self.directory.join(name_of(self.session, KIND)));
             if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 // Somebody may have deleted the whole directory. The one around it is not ours to make.
-                let _ = fs::create_dir(&self.directory);
-                if let Ok(line) = Line::open(&self.directory, self.session) {
+                let _ = self.rights.make_directory(&self.directory);
+                if let Ok(line) = Line::open(&self.directory, self.session, self.rights) {
                     *self.line() = Arc::new(line);
                     // Whoever woke the old one must be heard.
                     self.wake();

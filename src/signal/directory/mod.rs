@@ -4,6 +4,7 @@
 pub(super) mod beacon;
 mod ear;
 mod listener;
+pub(super) mod rights;
 mod sentry;
 pub(super) mod sweep;
 #[cfg(all(test, unix))]
@@ -25,6 +26,7 @@ use crate::store::Reach;
 use beacon::Beacon;
 use ear::Ear;
 use listener::Listener;
+use rights::Rights;
 
 /// Messages and beacons between the processes of one machine that share a directory.
 ///
@@ -67,7 +69,9 @@ use listener::Listener;
 /// It must be on a file system of this machine: a network file system may drop a lock while its process lives.
 /// It is made when it is first needed. If it cannot be made, or nothing can be made in it, there are neither messages nor beacons, and
 /// a dead holder is replaced after a lease of silence; nothing reports that.
-/// Whoever can write to it can forge messages, so give it the permissions of the store.
+/// Whoever can write to it can forge messages, so give it the permissions of the store. What is made in it gets its permissions, its group
+/// and, if root makes it, its owner, whatever the umask is. Only on Linux is this true of the sockets: elsewhere, the umask decides who
+/// can send to them. A directory that somebody deletes while it is in use is made again for the same users.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};
@@ -80,6 +84,8 @@ use listener::Listener;
 #[derive(Debug)]
 pub struct DirectorySignals {
     directory: PathBuf,
+    /// Those of the directory when it was last seen: if somebody deletes it, it is made anew for the same users.
+    rights: Mutex<Option<Rights>>,
     awake: Mutex<Option<Awake>>,
 }
 
@@ -110,7 +116,8 @@ impl DirectorySignals {
         let directory = directory.into();
         // It fails for an empty path, which names no directory anyway.
         let directory = path::absolute(&directory).unwrap_or(directory);
-        Self { directory, awake: Mutex::default() }
+        let rights = Mutex::new(Rights::of(&directory).ok());
+        Self { directory, rights, awake: Mutex::default() }
     }
 
     /// Whether the beacon of a session stands at this moment. It is for display, for instance of a [holder](crate::HolderStatus) that
@@ -136,6 +143,16 @@ impl DirectorySignals {
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it cannot be made, no file in it can, and nothing stands.
+    fn make_directory(&self) {
+        let mut known = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
+        if Rights::of(&self.directory).is_err() {
+            let _ = known.map(|rights| rights.make_directory(&self.directory));
+            let _ = fs::create_dir_all(&self.directory);
+        }
+        *known = Rights::of(&self.directory).ok().or(*known);
     }
 
     /// The first ones at once, for the process may end after its last message; the others on the thread of the listener.
@@ -164,8 +181,7 @@ impl Signals for DirectorySignals {
 
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
         self.rest();
-        // Where it cannot be made, no file in it can, and nothing stands.
-        let _ = fs::create_dir_all(&self.directory);
+        self.make_directory();
         let raised = if beacon { Beacon::raise(&self.directory, session).ok() } else { None };
         let stands = raised.is_some();
         let ear = Ear::open(&self.directory, session);

@@ -2,14 +2,13 @@
 //! moment in which it happens.
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
-use super::listener::Listener;
+use super::{beacon, listener::Listener};
 use crate::executor::{WeakShared, process_wide};
 use crate::machine::SortedMap;
 
@@ -72,7 +71,7 @@ fn stand(path: &PathBuf) {
 
 /// Ends when the beacon is gone. An error proves nothing, and nor does a file that is missing at one moment.
 fn wait(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
+    let file = beacon::open(path)?;
     loop {
         match file.lock_shared() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

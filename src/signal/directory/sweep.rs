@@ -76,6 +76,8 @@ fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most:
         } else if session_in(name, beacon::KIND).is_some() {
             let found = fs::metadata(&path).ok();
             beacons.extend(found.map(|found| (beacon::last_marked(&found), path)));
+        } else if session_in(name, ear::OPENING).is_some() && path.is_dir() {
+            remove_unopened(&path);
         } else {
             ear::remove_dead(directory, name);
         }
@@ -91,6 +93,15 @@ fn remove_unrisen(path: &Path) {
     // The lock is kept until the file is removed: its context must not lock it meanwhile.
     if is_late && file.try_lock().is_ok() {
         let _ = fs::remove_file(path);
+    }
+}
+
+/// Removes the place of a socket that its context never opened.
+fn remove_unopened(place: &Path) {
+    let found = fs::symlink_metadata(place).ok().filter(fs::Metadata::is_dir);
+    if found.is_some_and(|found| age_of(&beacon::last_marked(&found)) >= RISEN_BY) {
+        // Only the user who made it can.
+        let _ = fs::remove_dir_all(place);
     }
 }
 

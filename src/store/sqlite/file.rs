@@ -17,6 +17,7 @@ use super::{
     worker,
 };
 use crate::machine::{StoreError, StoreErrorKind};
+use crate::signal::make_directory;
 use crate::store::Reach;
 
 /// How often a file is opened anew that was made or replaced while it was opened.
@@ -162,8 +163,10 @@ impl LeaseFile {
     /// The directory of the signals, for the same users as the file.
     fn make_directory(&self) -> Result<(), StoreError> {
         let directory = self.directory();
-        let made = fs::create_dir(&directory).and_then(|()| share(&self.path, &directory));
-        match made {
+        if directory.is_dir() {
+            return Ok(());
+        }
+        match make_directory(&directory, &self.path) {
             Err(error) if !directory.is_dir() => Err(unsupported(format!(
                 "its processes need the directory {}, which cannot be created: {error}",
                 directory.display()
@@ -291,21 +294,6 @@ pub(super) fn prefix_of<'a>(directory: &'a str, file: &Path) -> Option<&'a str> 
 
 fn unsupported(sentence: String) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, sentence)
-}
-
-/// Lets those use a directory who may use the file.
-#[cfg(unix)]
-fn share(file: &Path, directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(file)?.permissions().mode() & 0o666;
-    // Whoever may write may make files in it.
-    let enter = (mode & 0o222) >> 1;
-    fs::set_permissions(directory, fs::Permissions::from_mode(mode | enter | 0o700))
-}
-
-#[cfg(not(unix))]
-fn share(_file: &Path, _directory: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(all(test, unix))]

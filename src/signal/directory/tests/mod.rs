@@ -1,6 +1,7 @@
 //! What two processes cannot be made to show: each moment is arranged by hand.
 
 mod beacons;
+mod rights;
 mod sockets;
 
 use std::{

@@ -1,0 +1,158 @@
+//! Who may use the files of a directory: those whom the directory lets make files in it, whatever the umask of a process is.
+
+pub(crate) use sys::Rights;
+
+#[cfg(unix)]
+mod sys {
+    use std::{
+        fs::{self, DirBuilder, File, Metadata, Permissions},
+        io,
+        os::{
+            fd::{AsRawFd, OwnedFd},
+            unix::{
+                fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, fchown},
+                net::UnixDatagram,
+            },
+        },
+        path::{Path, PathBuf},
+        process,
+        sync::atomic::{AtomicU64, Ordering},
+    };
+
+    /// What a directory or a file grants to its owner, to its group and to all others.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Rights {
+        mode: u32,
+        owner: u32,
+        group: u32,
+    }
+
+    impl Rights {
+        pub(crate) fn of(path: &Path) -> io::Result<Self> {
+            let found = fs::metadata(path)?;
+            Ok(Self { mode: found.mode() & 0o666, owner: found.uid(), group: found.gid() })
+        }
+
+        /// Makes a directory with these rights. It has its name only once it has them.
+        pub(crate) fn make_directory(self, directory: &Path) -> io::Result<()> {
+            static MADE: AtomicU64 = AtomicU64::new(0);
+            let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            let mut place = name.to_owned();
+            place.push(format!(".{}.{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
+            let hidden = in_private(&parent.join(place), |path| {
+                fs::create_dir(path)?;
+                self.open_directory(path)?;
+                fs::rename(path, directory)
+            });
+            hidden.or_else(|_| {
+                fs::create_dir(directory)?;
+                self.open_directory(directory)
+            })
+        }
+
+        /// Gives a file to those who have these rights.
+        pub(in super::super) fn open_file(self, file: &File) -> io::Result<()> {
+            let mode = self.after_change(&file.metadata()?, |owner, group| fchown(file, owner, group));
+            file.set_permissions(Permissions::from_mode(mode | 0o600))
+        }
+
+        fn open_directory(self, path: &Path) -> io::Result<()> {
+            let mode = self.open_at(path)?;
+            // Whoever may write may make files in it.
+            let enter = (mode & 0o222) >> 1;
+            fs::set_permissions(path, Permissions::from_mode(mode | enter | 0o700))
+        }
+
+        /// Makes a socket that only those can send to who have these rights. It is bound out of everybody's reach, and has its name only
+        /// once it has its rights.
+        pub(in super::super) fn bind<T>(
+            self,
+            place: &Path,
+            named: &Path,
+            bind: impl FnOnce(&Path) -> io::Result<T>,
+        ) -> io::Result<T> {
+            in_private(place, |path| {
+                let bound = bind(path)?;
+                let mode = self.open_at(path)?;
+                fs::set_permissions(path, Permissions::from_mode(mode | 0o600))?;
+                fs::rename(path, named)?;
+                Ok(bound)
+            })
+        }
+
+        fn open_at(self, path: &Path) -> io::Result<u32> {
+            Ok(self.after_change(&fs::symlink_metadata(path)?, |owner, group| chown(path, owner, group)))
+        }
+
+        /// Changes the owner and the group, and returns the mode that grants no more than these rights do. Only root can change the owner,
+        /// and others only to a group that they are in.
+        fn after_change(self, made: &Metadata, change: impl Fn(Option<u32>, Option<u32>) -> io::Result<()>) -> u32 {
+            if made.uid() != self.owner {
+                // A file of another owner serves, too.
+                let _ = change(Some(self.owner), None);
+            }
+            if made.gid() == self.group || change(None, Some(self.group)).is_ok() {
+                return self.mode;
+            }
+            // Another group than is meant has no more rights than all others.
+            self.mode & !0o070 | (self.mode & 0o007) << 3
+        }
+    }
+
+    /// Makes something at a path that nobody else can replace meanwhile: whoever changes the rights of a path changes those of whatever
+    /// is there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere this fails.
+    fn in_private<T>(place: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        DirBuilder::new().mode(0o700).create(place)?;
+        let made = File::open(place).and_then(|open| {
+            check_private(&open)?;
+            let inside = PathBuf::from(format!("/proc/self/fd/{}/made", open.as_raw_fd()));
+            let made = make(&inside);
+            if made.is_err() {
+                let _ = fs::remove_file(&inside).or_else(|_| fs::remove_dir(&inside));
+            }
+            made
+        });
+        let _ = fs::remove_dir(place);
+        made
+    }
+
+    /// Somebody may have put another directory in its place before it was opened.
+    fn check_private(place: &File) -> io::Result<()> {
+        let found = place.metadata()?;
+        if found.is_dir() && found.mode() & 0o077 == 0 && found.uid() == this_user()? {
+            return Ok(());
+        }
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    /// A socket without a name belongs to whoever made it.
+    fn this_user() -> io::Result<u32> {
+        let socket = OwnedFd::from(UnixDatagram::unbound()?);
+        Ok(File::from(socket).metadata()?.uid())
+    }
+}
+
+/// No rights that Rust's standard library could set.
+#[cfg(not(unix))]
+mod sys {
+    use std::{fs, io, path::Path};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Rights;
+
+    impl Rights {
+        pub(crate) fn of(path: &Path) -> io::Result<Self> {
+            fs::metadata(path).map(|_| Self)
+        }
+
+        pub(crate) fn make_directory(self, directory: &Path) -> io::Result<()> {
+            fs::create_dir(directory)
+        }
+
+        pub(in super::super) fn open_file(self, _file: &fs::File) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}

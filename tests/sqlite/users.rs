@@ -1,0 +1,165 @@
+//! Users of one machine who share a file: each hears the others, and sees their deaths, at once.
+
+use std::{
+    fs,
+    future::Future,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    path::Path,
+    time::Duration,
+};
+
+use leasehold::{LeaseGuard, LeaseManager};
+use tokio::runtime::Runtime;
+
+use crate::{Other, Scratch, file, files::is_root, manager, say, skipped::leave_out, told};
+
+/// The users that root plays, and a group that both are in.
+const ONE: u32 = 1_001;
+const TWO: u32 = 1_002;
+const GROUP: u32 = 1_003;
+/// Heartbeats are so rare that none comes while this runs.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// The other process: does what it is told, and says so.
+pub(crate) fn act(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+    // A context that has no lease rests after a while, and that would be seen by its beacon.
+    let _rest = runtime.block_on(acquire(&leases, &format!("of {}", std::process::id()))).unwrap();
+    let mut guard = None;
+    for order in told() {
+        match &*order {
+            "acquire" => match runtime.block_on(acquire(&leases, "k")) {
+                Ok(granted) => guard = Some(granted),
+                Err(error) => say(&error),
+            },
+            "release" => drop(runtime.block_on(guard.take().unwrap().release()).unwrap()),
+            unknown => panic!("no order is called {unknown:?}"),
+        }
+        say(&format!("holds: {}", guard.is_some()));
+    }
+}
+
+/// It ends, whatever gets lost.
+async fn acquire(leases: &LeaseManager, key: &str) -> Result<LeaseGuard, String> {
+    leases.lock(key).timeout(BUSY).acquire().await.map_err(|error| error.to_string())
+}
+
+/// A file that several users share, in a folder of their own.
+struct House {
+    scratch: Scratch,
+    program: Scratch,
+}
+
+impl House {
+    /// With these modes. Both belong to the first user and to the group.
+    fn new(folder: u32, mode: u32) -> Self {
+        let house = Self { scratch: Scratch::new(), program: Scratch::new() };
+        fs::write(file(&house.scratch.0), "").unwrap();
+        for (path, mode) in [(file(&house.scratch.0), mode), (house.scratch.0.clone(), folder)] {
+            chown(&path, Some(ONE), Some(GROUP)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        // Another user may not be let into the folder that this program is in.
+        fs::copy(std::env::current_exe().unwrap(), house.program.0.join("actor")).unwrap();
+        house
+    }
+
+    /// A process of this user that lets no other user have what it makes, unless it says so.
+    fn start(&self, user: u32) -> Other {
+        Other::start_by(Path::new("setpriv"), "actor", &self.scratch, |command| {
+            command.args([format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={GROUP}")]);
+            command.args(["sh", "-c", "umask 077; exec \"$0\" \"$@\""]).arg(self.program.0.join("actor"));
+        })
+    }
+
+    fn signals(&self) -> std::path::PathBuf {
+        self.scratch.0.join("leases.db-leasehold.d")
+    }
+}
+
+/// Lets one process acquire the key, and the other one wait for it.
+fn hold_and_wait(house: &House, holder: &mut Other, waiter: &mut Other) {
+    assert_eq!(holder.ask("acquire"), "holds: true");
+    waiter.tell("acquire");
+    Runtime::new().unwrap().block_on(async {
+        let looks = manager(&house.scratch.0).build().unwrap();
+        until(async || looks.status("k").await.unwrap().queue.len() == 1).await;
+    });
+}
+
+async fn until<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
+    // Without the yield, a condition that waits for nothing would keep the time limit from being looked at.
+    let waits = async {
+        while !condition().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(BUSY, waits).await.expect("it comes true");
+}
+
+/// Who shares a file with whom: all users, or a group.
+const SHARED: [(u32, u32); 2] = [(0o777, 0o666), (0o2770, 0o660)];
+
+#[test]
+fn a_user_hears_at_once_that_another_one_has_released() {
+    if !is_root() {
+        return leave_out("only root can be two users at once");
+    }
+    for (folder, mode) in SHARED {
+        let house = House::new(folder, mode);
+        for (first, second) in [(ONE, TWO), (TWO, ONE), (0, TWO), (ONE, 0)] {
+            let (mut holder, mut waiter) = (house.start(first), house.start(second));
+            hold_and_wait(&house, &mut holder, &mut waiter);
+            assert_eq!(holder.ask("release"), "holds: false");
+            assert_eq!(waiter.hear(), "holds: true", "{first} to {second}, {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn a_user_sees_at_once_that_the_process_of_another_one_was_killed() {
+    if !is_root() {
+        return leave_out("only root can be two users at once");
+    }
+    for (folder, mode) in SHARED {
+        let house = House::new(folder, mode);
+        for (first, second) in [(ONE, TWO), (TWO, ONE), (0, TWO)] {
+            let (mut holder, mut waiter) = (house.start(first), house.start(second));
+            hold_and_wait(&house, &mut holder, &mut waiter);
+            holder.kill();
+            assert_eq!(waiter.hear(), "holds: true", "{first} to {second}, {mode:o}");
+        }
+    }
+}
+
+/// Whoever made the directory anew has other rights than whoever made it first.
+#[test]
+fn a_directory_that_is_made_anew_is_for_the_same_users() {
+    if !is_root() {
+        return leave_out("only root can be two users at once");
+    }
+    let house = House::new(0o2770, 0o660);
+    let (mut holder, mut waiter) = (house.start(TWO), house.start(ONE));
+    hold_and_wait(&house, &mut holder, &mut waiter);
+    let rights = || fs::metadata(house.signals()).map(|found| (found.mode(), found.gid())).ok();
+    let before = rights();
+    assert_eq!(before.map(|(mode, group)| (mode & 0o777, group)), Some((0o770, GROUP)));
+    fs::remove_dir_all(house.signals()).unwrap();
+    Runtime::new().unwrap().block_on(until(async || rights() == before));
+    until_files(&house, 4);
+    assert_eq!(holder.ask("release"), "holds: false");
+    assert_eq!(waiter.hear(), "holds: true");
+}
+
+/// Both processes have put a beacon and a socket back.
+fn until_files(house: &House, count: usize) {
+    let names = || fs::read_dir(house.signals()).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let stands = |name: std::ffi::OsString| {
+        let path = Path::new(&name).to_owned();
+        path.extension().is_some_and(|end| end == "socket" || end == "beacon")
+    };
+    Runtime::new().unwrap().block_on(until(async || names().filter(|name| stands(name.clone())).count() == count));
+}
