@@ -156,8 +156,9 @@ fn an_output_that_is_closed_is_thrown_away() {
 fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
     let scratch = Scratch::new();
     for (arguments, parts) in [
-        (&["run", "-E", "256", "k", "true"][..], &["256", "0..=255"][..]),
-        (&["run", "-E", "-1", "k", "true"], &["-1", "0..=255"]),
+        (&["run", "-E", "256", "k", "true"][..], &["256", "whole number from 0 to 255"][..]),
+        (&["run", "-E", "-1", "k", "true"], &["-1", "whole number from 0 to 255"]),
+        (&["run", "-E", "1.5", "k", "true"], &["1.5", "whole number from 0 to 255"]),
         (&["run", "-w", "soon", "k", "true"], &["soon", "number"]),
         (&["run", "-w", "-1", "k", "true"], &["-1", "number"]),
         (&["run", "-w", "inf", "k", "true"], &["inf", "number"]),

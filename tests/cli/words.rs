@@ -131,3 +131,30 @@ fn the_command_inherits_no_other_descriptor() {
     let (before, after) = done.out.split_once("then\n").expect("it was said");
     assert_eq!(before, after, "{done:?}");
 }
+
+/// The signal of that limit ends a process without a word. The command is none of leasehold's writes: the limit holds for it as before.
+#[test]
+fn a_limit_on_the_size_of_files_is_told_with_its_remedy() {
+    let scratch = Scratch::new();
+    let limited = |line: &str| crate::harness::done(&mut scratch.command("sh", &["-c", line]));
+    for line in
+        ["ulimit -f 0; leasehold run k -- true", "leasehold run k -- true; ulimit -f 0; leasehold run k -- true"]
+    {
+        let done = limited(line);
+        assert!(done.code == 69 && done.err.contains("ulimit -f"), "{line}: {done:?}");
+    }
+    let big = "head -c 1000000 /dev/zero > big; echo \"code $?\"";
+    let done = limited(&format!("leasehold run k -- sh -c 'ulimit -f 1; {big}'"));
+    assert_eq!(done.out, format!("code {}\n", 128 + nix::sys::signal::Signal::SIGXFSZ as i32), "{done:?}");
+}
+
+#[test]
+fn a_relative_store_in_a_folder_that_was_deleted_is_told_with_the_remedy() {
+    let scratch = Scratch::new();
+    let line = "mkdir gone && cd gone && rmdir ../gone && leasehold list --store sqlite:leases.db";
+    let done = crate::harness::done(&mut scratch.command("sh", &["-c", line]));
+    assert!(
+        done.code == 69 && done.err.contains("current directory") && done.err.contains("absolute path"),
+        "{done:?}"
+    );
+}

@@ -65,7 +65,8 @@ pub(crate) struct Waiting {
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED, allow_negative_numbers = true)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
+    #[arg(value_parser = exit_code, allow_negative_numbers = true)]
     pub(crate) conflict_exit_code: u8,
     /// Write no message while waiting
     #[arg(short, long)]
@@ -241,6 +242,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
         }
         _ => Err("give seconds as a finite number, 0 or more, such as 10 or 0.5".into()),
     }
+}
+
+fn exit_code(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| "give an exit code as a whole number from 0 to 255".into())
 }
 
 /// The key, and the command behind it.

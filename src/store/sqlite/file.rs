@@ -243,7 +243,11 @@ fn at_checked<T>(
     }
     // Absolute, or SQLite might read a URI in it.
     let opened = std::path::absolute(path)
-        .map_err(|error| StoreError::transient(error.to_string()))
+        .map_err(|error| {
+            unsupported(format!(
+                "the current directory is not known: {error}; change to one that exists, or give an absolute path"
+            ))
+        })
         .and_then(|path| open(&path));
     opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
 }
