@@ -307,3 +307,21 @@ fn a_server_of_another_cluster_is_refused() {
         }
     });
 }
+
+/// Nothing answers through its connections any more. To find that out would take the time limit of a request.
+#[test]
+fn a_store_whose_runtime_ended_says_so_at_once() {
+    let Some(address) = server::shared() else { return };
+    let ended = Runtime::new().unwrap();
+    let leases = ended.block_on(async { manager(&address, "ended").await.build().unwrap() });
+    ended.block_on(async { leases.lock("k").acquire().await.unwrap().release().await.unwrap() });
+    let store = ended.block_on(EtcdStore::connect_with_prefix(&address, "ended")).unwrap();
+    ended.shutdown_timeout(BUSY);
+    Runtime::new().unwrap().block_on(async {
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        let start = std::time::Instant::now();
+        let error = leases.lock("k").timeout(BUSY).acquire().await.unwrap_err().to_string();
+        assert!(error.contains("has ended") && error.contains("outlives"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    });
+}

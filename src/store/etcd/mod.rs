@@ -30,7 +30,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Durability, Reach, Store,
-    inside::{inside, runtime_for},
+    inside::{Witness, inside, runtime_for},
     under_way::UnderWay,
 };
 use crate::executor::Shared;
@@ -85,6 +85,7 @@ pub struct EtcdStore {
     bin: Bin,
     under_way: UnderWay,
     runtime: Handle,
+    witness: Witness,
     closed: Arc<AtomicBool>,
     has_swept: AtomicBool,
 }
@@ -149,6 +150,7 @@ impl EtcdStore {
             sightings: Sightings::default(),
             bin: Bin::default(),
             under_way: UnderWay::new(),
+            witness: Witness::new(&runtime),
             runtime,
             closed,
             has_swept,
@@ -165,7 +167,7 @@ impl EtcdStore {
         if self.closed.load(Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection to etcd was closed"));
         }
-        Ok(())
+        self.witness.check()
     }
 
     fn desk(&self) -> Desk<'_> {
