@@ -15,7 +15,7 @@ mod webkit;
 
 pub use browser::{Browser, Shape};
 pub use engine::Engine;
-pub use process::{Process, own_work_ms};
+pub use process::Process;
 pub use server::Server;
 pub use tab::Tab;
 

@@ -1,15 +1,10 @@
 //! The processes of a browser, as Linux shows them. WebDriver does not tell which one a page runs in.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fs,
-    process::Command,
-};
+use std::{collections::HashMap, fs, process::Command};
 
 use anyhow::{Context as _, ensure};
+use leasehold_bench_machine::{Work, ms};
 
-/// Linux reports times to programs in ticks of 10 ms, whatever the length of its own ticks is.
-const MS_PER_TICK: f64 = 10.0;
 /// Less work than this many ticks tells nothing.
 const LEAST_TICKS: u64 = 3;
 
@@ -50,50 +45,14 @@ fn runs_pages(process: u32) -> bool {
 
 /// How long each descendant of a process has worked.
 pub(crate) fn times_below(root: u32) -> anyhow::Result<Times> {
-    Ok(below(root)?.iter().map(|stat| (stat.process, stat.time)).collect())
+    Ok(below(root)?.iter().map(|work| (work.process, work.ticks)).collect())
 }
 
 /// How long a process and all of its descendants have worked, in ms. One that has ended counts if its parent lives and has waited for it.
 pub(crate) fn work_below(root: u32) -> anyhow::Result<f64> {
-    Ok(below(root)?.iter().map(|stat| stat.time + stat.time_of_ended).sum::<u64>() as f64 * MS_PER_TICK)
+    Ok(ms(&below(root)?))
 }
 
-/// How long this program and all that it has started have worked so far, in ms.
-///
-/// # Errors
-/// On systems that do not tell.
-pub fn own_work_ms() -> anyhow::Result<f64> {
-    work_below(std::process::id())
-}
-
-fn below(root: u32) -> anyhow::Result<Vec<Stat>> {
-    let all = fs::read_dir("/proc").context("the processes of a browser can be seen on Linux only")?;
-    let mut all: Vec<_> = all.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
-    let mut below = HashSet::from([root]);
-    // Parents come before their children, but for numbers that were used again.
-    while all.iter().any(|stat| below.contains(&stat.parent) && below.insert(stat.process)) {}
-    all.retain(|stat| below.contains(&stat.process));
-    Ok(all)
-}
-
-struct Stat {
-    process: u32,
-    parent: u32,
-    time: u64,
-    /// What those of its children worked that have ended, with their own children.
-    time_of_ended: u64,
-}
-
-/// [proc_pid_stat(5)](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html)
-fn stat(process: u32) -> Option<Stat> {
-    let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program may have blanks and parentheses in it.
-    let fields: Vec<_> = line.rsplit(')').next()?.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat {
-        process,
-        parent: number(1)?.try_into().ok()?,
-        time: number(11)? + number(12)?,
-        time_of_ended: number(13)? + number(14)?,
-    })
+fn below(root: u32) -> anyhow::Result<Vec<Work>> {
+    leasehold_bench_machine::work_below(root).context("the processes of a browser can be seen on Linux only")
 }

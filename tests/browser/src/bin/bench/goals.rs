@@ -1,35 +1,24 @@
 //! What the figures should be, each by others of the same run.
 
+use leasehold_bench_machine::{Bound, not_judged};
 use leasehold_browser_tests::Engine;
 
 use crate::{figures::Figures, report::Run};
-
-/// If other programs take more than this part of the processors' time, they slow the browser down, and the figures are not judged.
-const MOST_BUSY: f64 = 0.1;
 
 /// One of them. None of its numbers is there where something was not measured.
 struct Goal {
     what: &'static str,
     value: Option<f64>,
-    bound: Bound,
+    bound: fn(f64) -> Bound,
     limit: Option<f64>,
     words: &'static str,
-}
-
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost,
-    AtLeast,
 }
 
 pub(crate) fn print(run: &Run) {
     println!("\ngoals in {}:", run.browser());
     let busiest = run.others.iter().max_by(|one, other| one.1.total_cmp(&other.1));
-    if let Some((part, others)) = busiest.filter(|(_, others)| *others > MOST_BUSY) {
-        return println!(
-            "  not judged: others took {:.0} % of the processors' time during {part}; measure again without them",
-            others * 100.0
-        );
+    if let Some(reason) = busiest.and_then(|(part, others)| not_judged(part, *others)) {
+        return println!("  {reason}");
     }
     let Run { engine, figures, .. } = run;
     for Goal { what, value, bound, limit, words } in costs(*engine, figures).into_iter().chain(manners(figures)) {
@@ -37,11 +26,7 @@ pub(crate) fn print(run: &Run) {
             println!("  {what:42}        –     {words}: not measured");
             continue;
         };
-        let (sign, met) = match bound {
-            Bound::AtMost => ("<=", value <= limit),
-            Bound::AtLeast => (">=", value >= limit),
-        };
-        let verdict = if met { "ok" } else { "MISSED" };
+        let (sign, verdict) = (bound(limit).sign(), bound(limit).verdict(value));
         println!("  {what:42}{value:9.3} {sign} {limit:9.3} ({words}): {verdict}");
     }
 }

@@ -13,7 +13,6 @@ mod figures;
 mod first;
 mod goals;
 mod idle;
-mod machine;
 mod measure;
 mod page;
 mod pair;
@@ -21,8 +20,9 @@ mod profile;
 mod report;
 mod take_over;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
+use leasehold_bench_machine::Machine;
 use leasehold_browser_tests::{Engine, Server};
 
 use crate::measure::Plan;
@@ -79,8 +79,8 @@ fn run() -> anyhow::Result<()> {
 fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (mut all, mut failed) = (vec![], vec![]);
-    let facts = machine::facts();
-    println!("{}", machine::described());
+    let machine = Machine::here(Path::new(env!("CARGO_MANIFEST_DIR")));
+    println!("{machine}");
     for engine in engines {
         eprintln!("measuring in {} …", engine.name());
         let mut run = report::Run::new(*engine);
@@ -99,7 +99,7 @@ fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Res
     }
     report::print(&all);
     if !only_first {
-        report::save(&all, facts)?;
+        report::save(&all, machine.facts())?;
     }
     anyhow::ensure!(failed.is_empty(), "figures are missing of {}", failed.join(" and "));
     Ok(())

@@ -1,9 +1,10 @@
 //! One engine, from its start to its figures.
 
+use leasehold_bench_machine::Watch;
 use leasehold_browser_tests::{Browser, Server, Tab};
 use serde_json::Value;
 
-use crate::{alone, crowd, figures::Figures, first, idle, machine::Watch, page::Pages, pair, report::Run, take_over};
+use crate::{alone, crowd, figures::Figures, first, idle, page::Pages, pair, report::Run, take_over};
 
 /// How much of everything.
 pub(crate) struct Plan {

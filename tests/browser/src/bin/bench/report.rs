@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use leasehold_bench_machine::rounded;
 use leasehold_browser_tests::Engine;
 use serde_json::{Map, Value, json};
 
@@ -86,8 +87,4 @@ pub(crate) fn save(all: &[Run], machine: Value) -> anyhow::Result<()> {
     fs::write(folder.join("browser.json"), format!("{:#}\n", Value::Object(object)))?;
     println!("\nwritten to target/bench/browser.json");
     Ok(())
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

@@ -1,10 +1,12 @@
 //! One engine, from its start to the figures of its operations.
 
+use std::path::Path;
+
+use leasehold_bench_machine::Machine;
 use leasehold_browser_tests::{Browser, Engine, Server, Tab};
 use serde_json::{Map, Value, json};
 
 use super::{MODES, crowd};
-use crate::machine;
 use crate::page::{Pages, ask};
 
 /// How much of everything.
@@ -32,7 +34,7 @@ struct Bench {
 }
 
 pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Value> {
-    let described = machine::described();
+    let described = Machine::here(Path::new(env!("CARGO_MANIFEST_DIR"))).to_string();
     let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
     let mut benches = vec![];
     for mode in MODES {
