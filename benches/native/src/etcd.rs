@@ -58,6 +58,10 @@ impl Engine for Etcd {
         Self { client, address: address.to_owned(), revision, heard: None, lease, locked: Vec::new() }
     }
 
+    async fn version(&mut self) -> String {
+        self.client.status().await.expect("the server runs").version().into()
+    }
+
     /// The row is read where it has changed: the writer remembers it.
     async fn transact(&mut self, turn: usize) {
         let unchanged = Compare::mod_revision("raw", CompareOp::Equal, self.revision);

@@ -3,8 +3,9 @@
 //!
 //! Stores are in memory, but for those that processes share. Each holder has a lock object of its own under a name of its own. A
 //! lock is *released* when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the
-//! arrival in the waiting task of another. With the argument `costs` only the curves are measured, with `sqlite`, `postgres`,
-//! `redis` or `etcd` only those stores, and nothing is written.
+//! arrival in the waiting task of another. With the argument `costs` only the curves of the core are measured, with
+//! `sqlite`, `postgres`, `redis` or `etcd` only those stores, and nothing is written. A part during which other programs use much of the
+//! processors is not judged.
 
 mod bare_mutex;
 mod contest;
@@ -44,6 +45,8 @@ use redis::Redis;
 use sqlite::Sqlite;
 use trial::Engine;
 
+/// The curves of the core.
+const COSTS: &str = "costs";
 /// The stores that processes share.
 const ENGINES: [&str; 4] = [Sqlite::NAME, Postgres::NAME, Redis::NAME, Etcd::NAME];
 
@@ -53,32 +56,52 @@ fn main() {
         let [engine, url] = &arguments[..] else { panic!("a role comes with an engine and its URL") };
         return on_one_thread(play(&role, engine, url));
     }
-    let mut figures = Figures::default();
     if !arguments.is_empty() {
-        return on_one_thread(measure_only(&mut figures, &arguments));
+        check(&arguments);
+        arguments.iter().fold(Figures::begin(), |figures, part| measured(figures, part));
+        return;
     }
-    figures = on_two_threads(singles::measure(figures));
-    figures = on_two_threads(crowds::measure(figures));
-    figures = on_two_threads(idle::measure(figures));
-    figures = on_two_threads(queues::measure_tasks(figures));
-    on_one_thread(queues::measure_contexts(&mut figures));
-    on_one_thread(memory::measure(&mut figures));
-    on_one_thread(costs::measure(&mut figures));
-    on_one_thread(measure_only(&mut figures, &ENGINES.map(String::from)));
+    let mut figures = Figures::begin();
+    figures = figures.part("turns and hand-offs", |figures| on_two_threads(singles::measure(figures)));
+    figures = figures.part("crowds", |figures| on_two_threads(crowds::measure(figures)));
+    figures = figures.part("idle keys", |figures| on_two_threads(idle::measure(figures)));
+    figures = figures.part("queues of tasks", |figures| on_two_threads(queues::measure_tasks(figures)));
+    figures = figures.part("queues of contexts", |mut figures| {
+        on_one_thread(queues::measure_contexts(&mut figures));
+        figures
+    });
+    figures = figures.part("memory", |mut figures| {
+        on_one_thread(memory::measure(&mut figures));
+        figures
+    });
+    figures = [COSTS].iter().chain(&ENGINES).fold(figures, |figures, part| measured(figures, part));
     figures.write();
 }
 
-/// Measures these parts.
-async fn measure_only(figures: &mut Figures, parts: &[String]) {
+/// All of them are known, before the first takes its time.
+fn check(parts: &[String]) {
     for part in parts {
-        match part.as_str() {
-            "costs" => costs::measure(figures).await,
-            Sqlite::NAME => trial::measure::<Sqlite>(figures).await,
-            Postgres::NAME => trial::measure::<Postgres>(figures).await,
-            Redis::NAME => trial::measure::<Redis>(figures).await,
-            Etcd::NAME => trial::measure::<Etcd>(figures).await,
-            unknown => panic!("there is no part {unknown:?}; name costs, or some of {}", ENGINES.join(", ")),
-        }
+        let is_known = [COSTS].iter().chain(&ENGINES).any(|known| known == part);
+        assert!(is_known, "there is no part {part:?}; name {COSTS}, or some of {}", ENGINES.join(", "));
+    }
+}
+
+/// With one of the parts that can be measured alone.
+fn measured(figures: Figures, part: &str) -> Figures {
+    figures.part(part, |mut figures| {
+        on_one_thread(measure(&mut figures, part));
+        figures
+    })
+}
+
+async fn measure(figures: &mut Figures, part: &str) {
+    match part {
+        COSTS => costs::measure(figures).await,
+        Sqlite::NAME => trial::measure::<Sqlite>(figures).await,
+        Postgres::NAME => trial::measure::<Postgres>(figures).await,
+        Redis::NAME => trial::measure::<Redis>(figures).await,
+        Etcd::NAME => trial::measure::<Etcd>(figures).await,
+        unknown => panic!("there is no part {unknown:?}"),
     }
 }
 

@@ -102,6 +102,10 @@ impl Engine for Postgres {
         Self { client, heard, select, update, lock, unlock }
     }
 
+    async fn version(&mut self) -> String {
+        self.client.query_one("SHOW server_version", &[]).await.expect("the server runs").get(0)
+    }
+
     /// Two round trips: what is written depends on what was read.
     async fn transact(&mut self, turn: usize) {
         let (begun, read) = join(self.client.batch_execute("BEGIN"), self.client.query_one(&self.select, &[])).await;

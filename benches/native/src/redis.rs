@@ -88,6 +88,13 @@ impl Engine for Redis {
         Self { client, connection, compare_and_set, state, heard: None, locks, locked: None, written }
     }
 
+    async fn version(&mut self) -> String {
+        let mut info = redis::cmd("INFO");
+        let server: String = info.arg("server").query_async(&mut self.connection).await.expect("the server runs");
+        let version = server.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.expect("it tells its version").trim().into()
+    }
+
     async fn transact(&mut self, turn: usize) {
         let next = format!("{turn:300}");
         let mut script = redis::cmd("EVALSHA");

@@ -64,6 +64,10 @@ impl Engine for Sqlite {
         Self { directory: directory.into(), raw, leases, log: None, socket, flock }
     }
 
+    async fn version(&mut self) -> String {
+        rusqlite::version().into()
+    }
+
     async fn transact(&mut self, turn: usize) {
         let state = format!("{turn:300}");
         self.raw.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");

@@ -70,6 +70,9 @@ pub(crate) trait Engine: Sized {
 
     async fn connect(url: &str) -> Self;
 
+    /// That of the engine which runs.
+    async fn version(&mut self) -> String;
+
     /// Reads a row and writes it in one transaction. Each turn writes another text: an engine may skip what is there already.
     async fn transact(&mut self, turn: usize);
 
@@ -121,6 +124,7 @@ pub(crate) async fn measure<E: Engine>(figures: &mut Figures) {
     let Some(Place { url, keeper }) = E::start().await else {
         return println!("SKIPPED: {} is not installed; .ci/setup {} installs it", E::NAME, E::NAME);
     };
+    figures.server(E::NAME, E::connect(&url).await.version().await);
     turns::<E>(figures, &url).await;
     // This comes before any process is killed: what the store later removes of it would be counted.
     for keys in E::KEYS {
