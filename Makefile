@@ -33,7 +33,7 @@ fuzz: ## random operations and random bytes, for minutes instead of seconds
 mutants: ## break each rule of the protocol, and see it caught
 	@.ci/with cargo test -p leasehold-mutants -- --nocapture
 
-bench: $(if $(filter native costs sqlite postgres redis etcd,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|first|chromium|… a part, QUICK=1 few samples
+bench: $(if $(filter native costs names sqlite postgres redis etcd,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|first|chromium|… a part, QUICK=1 few samples
 	@.ci/bench $(ONLY) $(if $(QUICK),quick)
 
 profile: pkg ## where the time of a lease goes in each browser; ONLY=firefox a part, QUICK=1 few samples, DOCS=1 also into docs/profile.md

@@ -2,104 +2,18 @@
 //! Curves, not points: a cost that grows faster than what it is for shows between two of them. What takes long is counted in
 //! the time of this thread's own processor, in which it makes no difference what else the machine does.
 
-use std::time::Duration;
+use std::slice;
 
 use cpu_time::ThreadTime;
 use futures::future::join_all;
-use leasehold::machine::{
-    Action, Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Operation, Options, Output, Record,
-    Records, Row, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
-};
+use leasehold::machine::{Action, Input, Key, Operation, Record, Row, Turn, TurnId};
 use leasehold::{LeaseManager, store::MemoryStore};
 
 use crate::{
-    figures::{Figures, Target, micros, now, number},
-    leases,
+    bare_context::{Context, store, turn},
+    figures::{Figures, Target, micros, number},
+    leases, waiting,
 };
-
-/// A context without a runtime, over a store in memory.
-struct Context {
-    machine: Machine,
-    ms: u64,
-    sent: Option<(u64, Batch)>,
-    granted: usize,
-}
-
-impl Context {
-    fn new(number: u128) -> Self {
-        let options = Options { beacon: false, linger: Duration::ZERO, ..Options::default() };
-        let config = Config::parse(&options).expect("the default options fit together");
-        // The last byte of an id stays, the rest is anything.
-        Self { machine: Machine::new(config, SessionId(number << 8)), ms: 1_000, sent: None, granted: 0 }
-    }
-
-    fn handle(&mut self, input: Input) {
-        let at = Now { monotonic: Monotonic::from_ms(self.ms), wall: Wall::from_ms(1_700_000_000_000 + self.ms) };
-        self.machine.handle(input, at);
-        loop {
-            match self.machine.poll_output() {
-                Output::Timeout(_) => return,
-                Output::Command(Command::Store { id, batch }) => self.sent = Some((id, batch)),
-                Output::Event(Event::Granted { .. }) => self.granted += 1,
-                _ => {}
-            }
-        }
-    }
-
-    fn acquire(&mut self, turn: Turn) {
-        self.handle(Input::Acquire(turn));
-    }
-
-    /// Runs what was sent; how many bytes were written.
-    fn run(&mut self, records: &mut Records) -> usize {
-        let mut bytes = 0;
-        while let Some((id, batch)) = self.sent.take() {
-            bytes += self.run_one(id, &batch, records);
-        }
-        bytes
-    }
-
-    fn run_one(&mut self, id: u64, batch: &Batch, records: &mut Records) -> usize {
-        let at = Now { monotonic: Monotonic::from_ms(self.ms), wall: Wall::from_ms(1_700_000_000_000 + self.ms) };
-        let reply = batch.apply(records, StoreNow::new(StoreClock::Observed, at));
-        let changed: Vec<Row> = records.take_changed();
-        let bytes = changed.iter().filter_map(|row| records.text(row)).map(|text| text.len()).sum();
-        self.handle(Input::Reply { id, result: Ok(reply) });
-        bytes
-    }
-
-    /// One heartbeat: the microseconds of all three parts, and the bytes that it writes.
-    fn heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
-        loop {
-            self.ms += 50;
-            let start = now();
-            self.handle(Input::Tick);
-            let Some((id, batch)) = self.sent.take() else { continue };
-            let beats = matches!(batch.step, SessionStep::Beat(_));
-            let bytes = self.run_one(id, &batch, records);
-            let spent = micros(start.elapsed());
-            self.run(records);
-            if beats {
-                return (spent, bytes);
-            }
-        }
-    }
-
-    /// The least of several heartbeats: what the machine itself adds is not ours.
-    fn calm_heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
-        let beats: Vec<_> = (0..9).map(|_| self.heartbeat(records)).collect();
-        let least = beats.iter().map(|beat| beat.0).fold(f64::INFINITY, f64::min);
-        (least, beats.iter().map(|beat| beat.1).max().unwrap_or_default())
-    }
-}
-
-fn turn(id: u64, key: &str) -> Turn {
-    Turn::new(TurnId(id), Key::new(key).expect("the name is short"))
-}
-
-fn store() -> Records {
-    Records::whole(StoreId(1))
-}
 
 pub(crate) async fn measure(figures: &mut Figures) {
     held_keys(figures);
@@ -110,12 +24,12 @@ pub(crate) async fn measure(figures: &mut Figures) {
     requests_at_once(figures);
     requests_given_up(figures);
     silent_holder(figures);
-    forming(figures).await;
     local_waiters(figures).await;
     awaited_keys(figures).await;
     dropped_guards(figures).await;
     crowded_process(figures).await;
     contexts_gone(figures).await;
+    waiting::measure(figures).await;
 }
 
 /// A heartbeat of one who holds many keys, and what it takes to doubt them all and be certain again.
@@ -132,7 +46,7 @@ fn held_keys(figures: &mut Figures) {
             holder.acquire(turn(id, &format!("key {id}")));
         }
         holder.run(&mut records);
-        let (spent, written) = holder.calm_heartbeat(&mut records);
+        let (spent, written) = holder.calm_heartbeat(&mut records, &mut []);
         first = if count == 1 { spent } else { first };
         figures.add(us, spent, Target::AtMost(first * 1.2));
         figures.add(bytes, number(written), Target::AtMost(200.0));
@@ -152,15 +66,16 @@ fn queued_contexts(figures: &mut Figures) {
     ];
     for (count, us, bytes) in names {
         let mut records = store();
-        for number in 1..=count {
-            let mut other = Context::new(number);
-            other.acquire(turn(1, "k"));
-            other.run(&mut records);
-        }
-        let mut last = Context::new(count + 1);
-        last.acquire(turn(1, "k"));
-        last.run(&mut records);
-        let (spent, written) = last.calm_heartbeat(&mut records);
+        let mut queue = |number| {
+            let mut context = Context::new(number);
+            context.acquire(turn(1, "k"));
+            context.run(&mut records);
+            context
+        };
+        let mut others: Vec<_> = (1..=count).map(&mut queue).collect();
+        let mut last = queue(count + 1);
+        let (spent, written) = last.calm_heartbeat(&mut records, &mut others);
+        assert_eq!(last.granted, 0, "the others live");
         figures.add(us, spent, Target::AtMost(50.0));
         figures.add(bytes, number(written), Target::AtMost(200.0));
     }
@@ -181,8 +96,9 @@ fn alone(figures: &mut Figures) {
             waiter.acquire(Turn { alone: true, ..turn(id, "k") });
         }
         waiter.run(&mut records);
+        let beat = waiter.calm_heartbeat(&mut records, slice::from_mut(&mut holder));
         let target = if count == 800 { Target::AtMost(1_000.0) } else { Target::None };
-        figures.add(us, waiter.calm_heartbeat(&mut records).0, target);
+        figures.add(us, beat.0, target);
     }
 }
 
@@ -311,32 +227,6 @@ fn fresh_names(figures: &mut Figures) {
     figures.add("fresh_names_first_1000_turn_us", first, Target::None);
     figures.add("fresh_names_after_200000_turn_us", last, Target::AtMost(first * 1.3));
     figures.add("fresh_names_records_left", number(records.len()), Target::AtMost(300.0));
-}
-
-/// Contexts that queue for one key, one after the other.
-async fn forming(figures: &mut Figures) {
-    for (count, name, target) in [
-        (250, "queue_of_250_contexts_forms_ms", Target::None),
-        (2_000, "queue_of_2000_contexts_forms_ms", Target::AtMost(100.0)),
-    ] {
-        let store = MemoryStore::new();
-        let first = leases::eager(store.clone());
-        let others: Vec<_> = (0..count).map(|_| leases::eager(store.clone())).collect();
-        let guard = first.lock("k").acquire().await.expect("it is free");
-        let mut waiting: Vec<_> = others.iter().map(|leases| Box::pin(leases.lock("k").acquire())).collect();
-        let start = ThreadTime::now();
-        for request in &mut waiting {
-            assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
-        }
-        figures.add(name, micros(start.elapsed()) / 1e3, target);
-        let released = guard.release();
-        let serve = async {
-            for granted in join_all(waiting.into_iter().map(|request| async { request.await.map(drop) })).await {
-                granted.expect("each gets its turn");
-            }
-        };
-        futures::future::join(async { released.await.map(drop).expect("a memory store releases") }, serve).await;
-    }
 }
 
 /// Tasks of one context that queue for one key and are served: each costs the same, however many there are.

@@ -4,9 +4,10 @@
 //! Stores are in memory, but for those that processes share. Each holder has a lock object of its own under a name of its own. A
 //! lock is *released* when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the
 //! arrival in the waiting task of another. With the argument `costs` only the curves of the core are measured, with
-//! `sqlite`, `postgres`, `redis` or `etcd` only those stores, and nothing is written. A part during which other programs use much of the
-//! processors is not judged.
+//! `names` those of reading, with `sqlite`, `postgres`, `redis` or `etcd` only those stores, and nothing is written. A part during which
+//! other programs use much of the processors is not judged.
 
+mod bare_context;
 mod bare_mutex;
 mod contest;
 mod costs;
@@ -20,6 +21,7 @@ mod keep_alive;
 mod leases;
 mod matrix;
 mod memory;
+mod names;
 mod partner;
 #[path = "../../../tests/processes/port.rs"]
 mod port;
@@ -30,6 +32,7 @@ mod servers;
 mod singles;
 mod sqlite;
 mod trial;
+mod waiting;
 
 use std::{env, future::Future};
 
@@ -47,6 +50,8 @@ use trial::Engine;
 
 /// The curves of the core.
 const COSTS: &str = "costs";
+/// The curves of reading, over each store.
+const NAMES: &str = "names";
 /// The stores that processes share.
 const ENGINES: [&str; 4] = [Sqlite::NAME, Postgres::NAME, Redis::NAME, Etcd::NAME];
 
@@ -74,15 +79,15 @@ fn main() {
         on_one_thread(memory::measure(&mut figures));
         figures
     });
-    figures = [COSTS].iter().chain(&ENGINES).fold(figures, |figures, part| measured(figures, part));
+    figures = [COSTS, NAMES].iter().chain(&ENGINES).fold(figures, |figures, part| measured(figures, part));
     figures.write();
 }
 
 /// All of them are known, before the first takes its time.
 fn check(parts: &[String]) {
     for part in parts {
-        let is_known = [COSTS].iter().chain(&ENGINES).any(|known| known == part);
-        assert!(is_known, "there is no part {part:?}; name {COSTS}, or some of {}", ENGINES.join(", "));
+        let is_known = [COSTS, NAMES].iter().chain(&ENGINES).any(|known| known == part);
+        assert!(is_known, "there is no part {part:?}; name {COSTS}, {NAMES}, or some of {}", ENGINES.join(", "));
     }
 }
 
@@ -97,6 +102,13 @@ fn measured(figures: Figures, part: &str) -> Figures {
 async fn measure(figures: &mut Figures, part: &str) {
     match part {
         COSTS => costs::measure(figures).await,
+        NAMES => {
+            names::measure_memory(figures).await;
+            names::measure::<Sqlite>(figures).await;
+            names::measure::<Postgres>(figures).await;
+            names::measure::<Redis>(figures).await;
+            names::measure::<Etcd>(figures).await;
+        }
         Sqlite::NAME => trial::measure::<Sqlite>(figures).await,
         Postgres::NAME => trial::measure::<Postgres>(figures).await,
         Redis::NAME => trial::measure::<Redis>(figures).await,

@@ -1,0 +1,128 @@
+//! What it costs to read which names are in use, by how many there are, and by how many there ever were.
+
+use std::ops::Range;
+
+use futures::future::join_all;
+use leasehold::{
+    LeaseGuard, LeaseManager,
+    store::{MemoryStore, Store},
+};
+
+use crate::{
+    figures::{Figures, Target, micros, now, number, percentile},
+    leases,
+    trial::{Engine, LONG, Place, eager},
+};
+
+const COUNTS: [usize; 3] = [1, 100, 10_000];
+/// Of each reading.
+const SAMPLES: usize = 9;
+const LISTED: &str = "name";
+
+/// Over a store in memory.
+pub(crate) async fn measure_memory(figures: &mut Figures) {
+    let store = MemoryStore::new();
+    in_use(figures, "", &leases::eager(store.clone()), &leases::eager(store)).await;
+    let store = MemoryStore::new();
+    let (holder, reader) = (leases::eager(store.clone()), leases::eager(store.clone()));
+    that_were(figures, "", &store, [&holder, &reader]).await;
+}
+
+/// Over a store of its own for each curve: what one has left there may not change the other.
+pub(crate) async fn measure<E: Engine>(figures: &mut Figures) {
+    let engine = format!("{}_", E::NAME);
+    let Some(Place { url, keeper }) = E::start().await else { return };
+    let (holder, reader) = (eager::<E>(&url, LONG).await, eager::<E>(&url, LONG).await);
+    in_use(figures, &engine, &holder, &reader).await;
+    close(holder, reader).await;
+    drop(keeper);
+    let Some(Place { url, keeper }) = E::start().await else { return };
+    let (holder, reader) = (eager::<E>(&url, LONG).await, eager::<E>(&url, LONG).await);
+    that_were(figures, &engine, &*E::store(&url).await, [&holder, &reader]).await;
+    close(holder, reader).await;
+    drop(keeper);
+}
+
+async fn close(holder: LeaseManager, reader: LeaseManager) {
+    holder.close().await;
+    reader.close().await;
+}
+
+/// Another context holds so many names.
+async fn in_use(figures: &mut Figures, engine: &str, holder: &LeaseManager, reader: &LeaseManager) {
+    let (mut guards, mut least) = (Vec::new(), f64::INFINITY);
+    for count in COUNTS {
+        guards.extend(acquired(holder, guards.len()..count).await);
+        let list =
+            median_us(async || assert_eq!(reader.list(LISTED).await.expect("the store works").len(), count)).await;
+        let each = list / number(count);
+        figures.add(format!("{engine}list_of_{count}_in_use_each_us"), each, twice(least));
+        least = least.min(each);
+        figures.add(format!("{engine}status_beside_{count}_in_use_us"), status_us(reader).await, Target::None);
+    }
+}
+
+/// One name is in use, and so many others were: one after the other, and then all at once.
+async fn that_were(figures: &mut Figures, engine: &str, store: &dyn Store, [holder, reader]: [&LeaseManager; 2]) {
+    let _guard = acquired(holder, 0..1).await;
+    let (mut were, mut first) = (0, f64::INFINITY);
+    for count in COUNTS {
+        for number in were..count {
+            released(acquired(holder, number + 1..number + 2).await).await;
+        }
+        were = count;
+        let list = read(figures, engine, &format!("after_{count}_names"), store, reader, first).await;
+        first = first.min(list);
+    }
+    released(acquired(holder, were + 1..2 * were + 1).await).await;
+    read(figures, engine, &format!("after_{were}_names_at_once"), store, reader, first).await;
+}
+
+/// What the list of the one name costs, and its status, and how many names the store still has.
+async fn read(
+    figures: &mut Figures,
+    engine: &str,
+    when: &str,
+    store: &dyn Store,
+    reader: &LeaseManager,
+    first: f64,
+) -> f64 {
+    let list = median_us(async || assert_eq!(reader.list(LISTED).await.expect("the store works").len(), 1)).await;
+    figures.add(format!("{engine}list_{when}_us"), list, twice(first));
+    figures.add(format!("{engine}status_{when}_us"), status_us(reader).await, Target::None);
+    let left = store.keys(LISTED).await.expect("the store works").len();
+    figures.add(format!("{engine}names_stored_{when}"), number(left), Target::None);
+    list
+}
+
+/// A goal where something was measured before.
+const fn twice(first: f64) -> Target {
+    if first.is_finite() { Target::AtMost(first * 2.0) } else { Target::None }
+}
+
+async fn acquired(holder: &LeaseManager, numbers: Range<usize>) -> Vec<LeaseGuard> {
+    let names: Vec<_> = numbers.map(|number| format!("{LISTED} {number}")).collect();
+    let granted = join_all(names.iter().map(|name| holder.lock(name).acquire())).await;
+    granted.into_iter().map(|granted| granted.expect("nobody else wants it")).collect()
+}
+
+async fn released(guards: Vec<LeaseGuard>) {
+    for released in join_all(guards.iter().map(LeaseGuard::release)).await {
+        released.expect("the store works");
+    }
+}
+
+async fn status_us(reader: &LeaseManager) -> f64 {
+    let name = format!("{LISTED} 0");
+    median_us(async || assert_eq!(reader.status(&name).await.expect("the store works").holders.len(), 1)).await
+}
+
+async fn median_us(work: impl AsyncFn()) -> f64 {
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        let start = now();
+        work().await;
+        samples.push(micros(start.elapsed()));
+    }
+    percentile(&mut samples, 50)
+}
