@@ -62,7 +62,7 @@ impl Context {
     }
 
     /// One heartbeat: the microseconds of all three parts, and the bytes that it writes.
-    pub(crate) fn heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
+    fn heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
         loop {
             self.ms += 50;
             let start = now();
