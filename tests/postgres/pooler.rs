@@ -104,6 +104,8 @@ fn a_pooler_that_nobody_mentioned_costs_time_only() {
     on_server("pooler_unmentioned", |place| async move {
         let Some(pooler) = Pooler::start(&place) else { return };
         let far = place.behind(pooler.port);
+        // The pooler passes the name on. Connections of other tests have another one.
+        let far = Place { url: format!("{}?application_name=pooler_unmentioned", far.url), ..far };
         until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
         drop(place.store().await);
         let contexts = futures::future::join_all((0..3).map(async |_| {
@@ -115,7 +117,7 @@ fn a_pooler_that_nobody_mentioned_costs_time_only() {
             if turn == 5 {
                 // The pooler opens others in their place, where nothing is prepared.
                 let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-                    WHERE application_name = 'leasehold' AND pid <> pg_backend_pid()";
+                    WHERE application_name = 'pooler_unmentioned' AND pid <> pg_backend_pid()";
                 assert!(user.query_one(ended, &[]).await.unwrap().get::<_, i64>(0) > 0);
             }
             let turns = contexts.iter().enumerate().map(async |(context, leases)| {
