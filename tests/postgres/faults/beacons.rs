@@ -65,8 +65,7 @@ fn a_restart_of_the_server_shows_nobody_dead() {
 #[test]
 fn a_limit_for_idle_connections_ends_no_beacon() {
     on_server("faults_quiet", |place| async move {
-        let role =
-            "CREATE ROLE faults_quiet LOGIN SUPERUSER; ALTER ROLE faults_quiet SET idle_session_timeout = '100ms'";
+        let role = "CREATE ROLE faults_quiet LOGIN SUPERUSER; ALTER ROLE faults_quiet SET idle_session_timeout = '1s'";
         let user = place.client().await;
         user.batch_execute(role).await.unwrap();
         let limited = Place { url: place.url.replace("postgres@", "faults_quiet@"), ..place.clone() };
