@@ -204,8 +204,13 @@ fn a_limit_that_is_shorter_than_an_answer_of_the_store_takes_a_free_key() {
         assert_eq!((done.code, &*done.out, &*done.err), (0, "ran\n", ""));
     }
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
-    let done = scratch.opened(&["run", "-w", "0.000001", "k", "echo", "ran"]);
-    assert_eq!((done.code, &*done.out, &*done.err), (1, "", ""));
+    let refused = || {
+        let done = scratch.opened(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+        assert_eq!((done.code, &*done.out), (1, ""));
+        done.err
+    };
+    // On a busy machine, the answer may take so long that leasehold says whom it waits for.
+    is_right_once(std::iter::repeat_with(refused).take(5), |said| said.is_empty());
     drop(holder);
 }
 
@@ -433,22 +438,6 @@ fn a_store_that_does_not_answer_gives_69() {
     let heard = std::iter::repeat_with(ask).take(5).find(|done| !done.err.contains("did not answer within"));
     told(&heard.expect("leasehold hears from SQLite"), 69, &["write lock"]);
     drop(busy);
-}
-
-/// A lease passes meanwhile.
-#[test]
-fn who_waits_without_a_limit_waits_for_the_store_too() {
-    let scratch = Scratch::new();
-    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
-    let waits = scratch.start(&["run", "--lease", "1", "k", "echo", "granted"]);
-    crate::show::until_queued(&scratch, 1);
-    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
-    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    std::thread::sleep(Duration::from_secs(4));
-    drop(busy);
-    drop(holder);
-    assert_eq!(waits.line().as_deref(), Some("granted"));
-    assert_eq!(waits.end().0, 0);
 }
 
 /// The store alone would be given up after 5 s, with another sentence.

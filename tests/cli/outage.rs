@@ -1,13 +1,18 @@
-//! A server that is away for longer than a lease.
+//! A store that does not answer for longer than a lease.
 
 use std::{
+    iter::repeat_with,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use nix::sys::signal::Signal;
+use rusqlite::{Connection, TransactionBehavior};
 
-use crate::harness::{Scratch, done};
+use crate::{
+    harness::{Scratch, done, is_right_once},
+    show::until_queued,
+};
 
 const LEASE: Duration = Duration::from_secs(6);
 
@@ -50,4 +55,25 @@ fn a_leader_leads_again_when_its_redis_is_back() {
 fn a_leader_leads_again_when_its_postgres_is_back() {
     let Some(server) = crate::postgres_server::Server::start() else { return };
     leads_again(&server.url(), || server.crash(), || server.restart());
+}
+
+/// A busy machine may take such a short lease from whoever was granted it.
+#[test]
+fn who_waits_without_a_limit_waits_for_the_store_too() {
+    is_right_once(repeat_with(waits_for_a_busy_store).take(5), |code| *code == 0);
+}
+
+/// A lease passes meanwhile. Returns the code.
+fn waits_for_a_busy_store() -> i32 {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waits = scratch.start(&["run", "--lease", "1", "k", "echo", "granted"]);
+    until_queued(&scratch, 1);
+    let mut other = Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    sleep(Duration::from_secs(4));
+    drop(busy);
+    drop(holder);
+    assert_eq!(waits.line().as_deref(), Some("granted"));
+    waits.end().0
 }
