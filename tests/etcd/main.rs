@@ -11,6 +11,7 @@ mod clocks;
 mod cluster;
 mod contention;
 mod contract;
+mod counter;
 #[path = "../stores/delays.rs"]
 mod delays;
 mod division;
@@ -23,6 +24,8 @@ mod histories;
 mod inputs;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/killed.rs"]
+mod killed;
 #[path = "../stores/leases.rs"]
 mod leases;
 #[path = "../stores/missed.rs"]
@@ -35,7 +38,6 @@ mod outage;
 mod partition;
 #[path = "../processes/port.rs"]
 mod port;
-mod processes;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
@@ -77,7 +79,7 @@ fn the_other_process() {
         return;
     }
     match role.as_str() {
-        "counter" => processes::count(&address, &prefix),
+        "counter" => counter::count(&address, &prefix),
         "half" => signals::obey(&address, &prefix),
         "holder" => jumps::hold(LEASE, async || manager(&address, &prefix).await),
         "waiter" => jumps::wait(LEASE, async || manager(&address, &prefix).await),

@@ -17,6 +17,8 @@ mod fence;
 mod histories;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/killed.rs"]
+mod killed;
 #[path = "../stores/leases.rs"]
 mod leases;
 mod locked;

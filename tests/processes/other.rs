@@ -3,10 +3,15 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Lines, Write},
+    io::{BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, channel},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -15,7 +20,7 @@ const ROLE: &str = "LEASEHOLD_TEST_ROLE";
 /// Names what both share: a word a line.
 const PLACE: &str = "LEASEHOLD_TEST_PLACE";
 
-/// For how long processes are killed at random: `make test-long` says for longer.
+/// For how long processes are killed at random: `make test` and `make test-long` say for longer.
 pub(crate) fn killing_lasts() -> Duration {
     Duration::from_secs(
         env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().expect("whole seconds")),
@@ -69,11 +74,23 @@ impl Shared for (&str, &str) {
 pub(crate) struct Other {
     child: Child,
     input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+    said: Receiver<String>,
 }
 
 /// What the other process says begins with this: its test harness says more.
 const MARK: &str = "leasehold says ";
+
+/// What a process says. It is read as it comes, so that no process waits until somebody listens.
+fn said_on(output: ChildStdout) -> Receiver<String> {
+    let (sender, said) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // Nobody may listen any more.
+            drop(line.split_once(MARK).map(|(_, said)| sender.send(said.to_owned())));
+        }
+    });
+    said
+}
 
 impl Other {
     pub(crate) fn start(role: &str, shared: &impl Shared) -> Self {
@@ -93,7 +110,7 @@ impl Other {
         command.env(ROLE, role).env(PLACE, shared.words().join("\n"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
-        Self { child, input, output: BufReader::new(output).lines() }
+        Self { child, input, said: said_on(output) }
     }
 
     /// What it says next.
@@ -102,9 +119,15 @@ impl Other {
     }
 
     /// What it says next, unless it ended.
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "what it says is heard by one only")]
     pub(crate) fn try_hear(&mut self) -> Option<String> {
-        let lines = self.output.by_ref().map_while(Result::ok);
-        lines.into_iter().find_map(|line| line.split_once(MARK).map(|(_, said)| said.to_owned()))
+        self.said.recv().ok()
+    }
+
+    /// What it says next, unless it ended, or says nothing for so long.
+    #[allow(clippy::needless_pass_by_ref_mut, reason = "what it says is heard by one only")]
+    pub(crate) fn hear_within(&mut self, limit: Duration) -> Option<String> {
+        self.said.recv_timeout(limit).ok()
     }
 
     /// Tells it a line.
@@ -149,6 +172,14 @@ impl Other {
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is a process of ours");
         self.child.wait().expect("it ends");
+    }
+
+    /// It dies at work, for none has ended by itself before. Returns what it has said that nobody has heard yet.
+    pub(crate) fn kill_at_work(&mut self) -> impl Iterator<Item = String> {
+        self.child.kill().expect("it is a process of ours");
+        let ended = self.child.wait().expect("it ends");
+        assert_eq!(ended.signal(), Some(9), "it ended by itself, {ended}: its words are above");
+        self.said.iter()
     }
 }
 

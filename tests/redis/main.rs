@@ -26,6 +26,8 @@ mod histories;
 mod inputs;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/killed.rs"]
+mod killed;
 #[path = "../stores/leases.rs"]
 mod leases;
 #[path = "../stores/missed.rs"]

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod contract;
+mod counter;
 mod disks;
 mod ends;
 mod examples;
@@ -14,6 +15,8 @@ mod forks;
 mod histories;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/killed.rs"]
+mod killed;
 #[path = "../stores/leases.rs"]
 mod leases;
 mod locks;
@@ -52,7 +55,7 @@ fn the_other_process() {
     match role.as_str() {
         "contestant" => processes::contend(&directory),
         "copy" => forks::go_on_as_a_copy(&directory),
-        "counter" => processes::count(&directory),
+        "counter" => counter::count(&directory),
         "fences" => disks::fence_when_told(&directory),
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{AcquireError, FenceError, LeaseGuard, LeaseState, executor::TokioExecutor};
+use leasehold::{AcquireError, FenceError, LeaseState, executor::TokioExecutor};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Other, Scratch, connect, manager, other::kills_more, say, told};
+use crate::{Other, Scratch, connect, manager, say, told};
 
 /// Longer than an eviction by a beacon takes, and much shorter than a lease.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -244,78 +244,6 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
     assert_eq!(notes, ["before"]);
     // On a busy machine, the lease may be in doubt.
     assert!(!matches!(guard.watch().state(), LeaseState::Lost(_)), "{guard:?}");
-}
-
-/// The other process: counts under a fence, as fast as it can, until it is killed.
-pub(crate) fn count(directory: &Path) {
-    let runtime = Runtime::new().unwrap();
-    let leases = manager(directory).lease(SHORT_LEASE).build().unwrap();
-    let mut database = connect(directory);
-    say("ready");
-    loop {
-        // On a busy machine others may keep the file for as long as such a short lease: then it asks anew.
-        let Ok(guard) = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()) else { continue };
-        for step in 0..3 {
-            runtime.block_on(count_once(&guard, step, &mut database));
-        }
-        drop(guard);
-    }
-}
-
-async fn count_once(guard: &LeaseGuard, step: i64, database: &mut Connection) {
-    // Read outside of the transaction: only the lease makes that safe.
-    let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
-    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-    if guard.fence(&transaction).await.is_ok() {
-        let token = i64::try_from(guard.token().as_u64()).unwrap();
-        transaction.execute("INSERT INTO counts VALUES (?1, ?2, ?3)", [count + 1, token, step]).unwrap();
-        transaction.commit().unwrap();
-    }
-}
-
-/// Every count once, although processes are killed at any moment; and each holder's token is larger than those of all holders before it.
-#[test]
-fn a_fenced_counter_is_exact_though_processes_are_killed() {
-    let scratch = Scratch::new();
-    drop(manager(&scratch.0).build().unwrap());
-    let database = connect(&scratch.0);
-    database
-        .execute_batch(
-            "CREATE TABLE counts (count INTEGER, token INTEGER, step INTEGER); INSERT INTO counts VALUES (0, 0, 0)",
-        )
-        .unwrap();
-    let start = || Other::start("counter", &scratch);
-    let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
-    let counted = || database.query_row("SELECT max(count) FROM counts", [], |row| row.get::<_, i64>(0)).unwrap();
-    while kills_more(began, || counted() > 100 && kills > 10) {
-        // They got on since the last death: a busy machine may take seconds to start one.
-        let (goal, since) = (counted() + 1, Instant::now());
-        while counted() < goal {
-            assert!(since.elapsed() < BUSY, "they do not get on after {kills} deaths");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // Somewhere in their work, which takes less than a millisecond a step.
-        std::thread::sleep(Duration::from_micros(50_000 + (kills as u64 * 7_919) % 150_000));
-        let unlucky = &mut counters[kills % 3];
-        unlucky.kill();
-        *unlucky = start();
-        kills += 1;
-    }
-    drop(counters);
-    let mut rows = database.prepare("SELECT count, token, step FROM counts ORDER BY rowid").unwrap();
-    let rows = rows.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))).unwrap();
-    let rows: Vec<(i64, (i64, i64))> = rows.map(Result::unwrap).collect();
-    // A second holder of the same token would begin at the first step again.
-    let mut last = (-1, 0);
-    for (index, (count, token_and_step)) in rows.iter().enumerate() {
-        assert_eq!(*count, i64::try_from(index).unwrap(), "a count is missing, or there twice");
-        assert!(*token_and_step > last, "{token_and_step:?}, a token and a step, came after {last:?}");
-        last = *token_and_step;
-    }
-    let integrity: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(integrity, "ok");
-    println!("{} counts, {kills} kills, last token {}", rows.len(), last.0);
-    assert!(rows.len() > 100 && kills > 10, "{} counts and {kills} kills prove little", rows.len());
 }
 
 /// The other process: asks once, and says what it got.

@@ -1,0 +1,56 @@
+//! Processes count together, and are killed.
+
+use std::sync::Arc;
+
+use etcd_client::{GetOptions, TxnOp};
+use leasehold::{LeaseManager, executor::TokioExecutor};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Scratch, connect,
+    contract::client,
+    fence::{self, Written},
+    killed::{self, Count},
+    prefix, server, start,
+};
+
+/// The other process: counts under a fence until it is killed.
+pub(crate) fn count(address: &str, prefix: &str) {
+    Runtime::new().unwrap().block_on(async {
+        let store = Arc::new(connect(address, prefix).await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
+        let leases = leases.lease(killed::LEASE).build().unwrap();
+        let (mut etcd, last) = (client(address).await, format!("{prefix}-last"));
+        killed::count(&leases, async |guard, step| {
+            // Read outside of the transaction: only the lease makes that safe.
+            let found = etcd.get(last.as_str(), None).await.unwrap();
+            let count: u64 = found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse().unwrap()) + 1;
+            let told = format!("{} {step}", guard.token().as_u64());
+            let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
+            let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
+            match fence::put(guard, &store, &mut etcd, writes).await {
+                Written::Yes => Ok(()),
+                Written::No(why) => Err(why),
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_fenced_counter_is_exact_though_processes_are_killed() {
+    let Some(address) = server::shared() else { return };
+    let scratch = Scratch::new();
+    let told = killed::at_random(3, || start("counter", &scratch, &address));
+    Runtime::new().unwrap().block_on(async {
+        let name = format!("{}-counts/", prefix(&scratch.0));
+        let counts = client(&address).await.get(name.as_str(), Some(GetOptions::new().with_prefix())).await.unwrap();
+        let count = |found: &etcd_client::KeyValue| -> Count {
+            assert_eq!(found.version(), 1, "a count is there twice");
+            let (token, step) = found.value_str().unwrap().split_once(' ').unwrap();
+            let count = found.key_str().unwrap().strip_prefix(&name).unwrap();
+            (count.parse().unwrap(), token.parse().unwrap(), step.parse().unwrap())
+        };
+        killed::judge(&told, counts.kvs().iter().map(count));
+    });
+}

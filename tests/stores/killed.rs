@@ -1,0 +1,135 @@
+//! Processes that count under a fence while one after the other is killed at random. Each store keeps the counts in its own way.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    process, thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::{FenceError, LeaseGuard, LeaseManager};
+use tokio::time::{sleep, timeout};
+
+use crate::other::{Other, kills_more, say, told};
+
+/// The shortest that a manager accepts: others wait this long for whoever is killed while it holds.
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+/// What a holder works before each write. So most are killed and stopped when they have the lease, but no lock of the store.
+const WORK: Duration = Duration::from_millis(10);
+/// The longest pause before a death.
+const LONGEST_PAUSE_US: u64 = 150_000;
+/// Three leases: by then, another context has the lease of whoever is stopped. Until another one has it, a holder may renew it.
+const STOP: Duration = Duration::from_secs(3);
+/// The time between two stops.
+const BETWEEN_STOPS: Duration = Duration::from_secs(10);
+
+const COUNTED: &str = "counted";
+const LOST: &str = "lost: ";
+
+/// The other process: writes the next count again and again under each lease that it is granted, as fast as it can, until it is killed.
+pub(crate) async fn count(
+    leases: &LeaseManager,
+    mut write: impl AsyncFnMut(&LeaseGuard, u64) -> Result<(), FenceError>,
+) {
+    // It does not outlive the first process, whatever that one died of.
+    thread::spawn(|| {
+        told().for_each(drop);
+        process::exit(0);
+    });
+    loop {
+        // On a busy machine the store may not answer for as long as such a short lease: then it asks anew.
+        let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else { continue };
+        for step in 0..3 {
+            sleep(WORK).await;
+            match write(&guard, step).await {
+                Ok(()) => say(COUNTED),
+                Err(FenceError::Lost { .. }) => {
+                    let told = timeout(BUSY, guard.lost()).await.expect("a holder whose lease is lost is told so");
+                    say(&format!("{LOST}{}", told.name()));
+                    break;
+                }
+                Err(FenceError::Store(_)) => break,
+                Err(why) => panic!("{why}"),
+            }
+        }
+        drop(guard.release().await);
+    }
+}
+
+/// What the processes said.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    kills: usize,
+    counts: usize,
+    losses: usize,
+}
+
+impl Told {
+    const fn proves_enough(&self) -> bool {
+        self.kills > 10 && self.counts > 100 && self.losses > 0
+    }
+
+    fn hear(&mut self, said: &str) {
+        match said {
+            COUNTED => self.counts += 1,
+            said if said.starts_with(LOST) => self.losses += 1,
+            said => panic!("{said:?}"),
+        }
+    }
+
+    fn kill(&mut self, other: &mut Other) {
+        self.kills += 1;
+        for said in other.kill_at_work() {
+            self.hear(&said);
+        }
+    }
+}
+
+/// Kills one after the other, each anywhere in its work, and starts another in its place. Now and then, one that has just counted, and all
+/// others but one, are stopped for so long that they lose the lease, and go on.
+pub(crate) fn at_random(processes: usize, start: impl Fn() -> Other) -> Told {
+    let mut others: Vec<Other> = (0..processes).map(|_| start()).collect();
+    let (began, mut told, mut stops) = (Instant::now(), Told::default(), BETWEEN_STOPS / 2);
+    for turn in (0..processes).cycle() {
+        if !kills_more(began, || told.proves_enough()) {
+            break;
+        }
+        let said = others[turn].hear_within(BUSY);
+        told.hear(&said.unwrap_or_else(|| panic!("it does not get on: {told:?}")));
+        if began.elapsed() > stops {
+            stops = began.elapsed() + BETWEEN_STOPS;
+            let going_on = (turn + 1) % processes;
+            let stopped = || others.iter().enumerate().filter(|(number, _)| *number != going_on);
+            stopped().for_each(|(_, other)| other.stop());
+            thread::sleep(STOP);
+            stopped().for_each(|(_, other)| other.go_on());
+            continue;
+        }
+        let random = RandomState::new().build_hasher().finish();
+        thread::sleep(Duration::from_micros(random % LONGEST_PAUSE_US));
+        told.kill(&mut others[turn]);
+        others[turn] = start();
+    }
+    others.iter_mut().for_each(|other| told.kill(other));
+    told
+}
+
+/// A count, the token of the lease that it was written under, and how many were written under this lease before.
+pub(crate) type Count = (u64, u64, u64);
+
+/// Judges the counts, in their order: each is there once, and each holder's token is larger than those of all holders before it.
+pub(crate) fn judge(told: &Told, counts: impl IntoIterator<Item = Count>) {
+    // A second holder of the same token would begin at the first step again.
+    let mut last = (0, 0);
+    let mut written = 0;
+    for (expected, (count, token, step)) in (1..).zip(counts) {
+        assert_eq!(count, expected, "a count is missing, or there twice");
+        assert!((token, step) > last, "{:?}, a token and a step, came after {last:?}", (token, step));
+        (last, written) = ((token, step), written + 1);
+    }
+    println!("{written} counts, last token {}, {told:?}", last.0);
+    assert!(told.counts <= written, "what was said was committed: {written} counts, {told:?}");
+    assert!(told.proves_enough(), "{told:?} proves little");
+}
