@@ -20,6 +20,8 @@ pub(super) struct Round {
     text: String,
     count: usize,
     by_name: bool,
+    /// How many rows the statements in these places write.
+    written: Vec<(usize, usize)>,
 }
 
 impl Round {
@@ -31,6 +33,16 @@ impl Round {
         self.text.push_str(statement);
         self.count += 1;
         self.count - 1
+    }
+
+    /// The statement in this place writes so many rows.
+    pub(super) fn writes(&mut self, place: usize, rows: usize) {
+        self.written.push((place, rows));
+    }
+
+    /// Whether the server wrote all rows. It reports no error if a trigger or a rule of the user's keeps it from writing one.
+    pub(super) fn is_written(&self, answers: &Answers) -> bool {
+        self.written.iter().all(|(place, rows)| answers.written(*place) == Some(*rows as u64))
     }
 
     /// A round for a connection. `by_name` says whether [the usual statements](super::often) are prepared there.
@@ -74,14 +86,27 @@ impl Row {
     }
 }
 
-/// The rows of each statement of a round.
+/// What the server said of a statement.
+#[derive(Debug)]
+struct Answer {
+    rows: Vec<Row>,
+    /// How many rows it found or wrote.
+    count: u64,
+}
+
+/// The answer to each statement of a round.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Vec<Vec<Row>>);
+pub(super) struct Answers(Vec<Answer>);
 
 impl Answers {
     /// The rows of the statement in this place; none if it finds nothing by its nature.
     pub(super) fn rows(&self, place: usize) -> &[Row] {
-        self.0.get(place).map_or(&[], Vec::as_slice)
+        self.0.get(place).map_or(&[], |answer| &answer.rows)
+    }
+
+    /// How many rows the statement in this place wrote.
+    fn written(&self, place: usize) -> Option<u64> {
+        Some(self.0.get(place)?.count)
     }
 
     pub(super) const fn count(&self) -> usize {
@@ -105,9 +130,9 @@ impl Gathering {
         self.current.push(row);
     }
 
-    /// One more statement is completed.
-    pub(super) fn completed(&mut self) {
-        self.done.0.push(core::mem::take(&mut self.current));
+    /// One more statement is completed, which found or wrote so many rows.
+    pub(super) fn completed(&mut self, count: u64) {
+        self.done.0.push(Answer { rows: core::mem::take(&mut self.current), count });
     }
 
     pub(super) fn answers(self) -> Answers {

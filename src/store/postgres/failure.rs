@@ -303,6 +303,16 @@ pub(super) fn no_tables(names: &Names) -> String {
     )
 }
 
+/// A trigger or a rule of the user's kept rows from being written.
+pub(super) fn not_written(names: &Names) -> StoreError {
+    let [record, session] = ["record", "session"].map(|kind| names.table(kind));
+    let message = format!(
+        "the database did not write all rows that it was given for {record} and {session}, and reported no error; drop the triggers and \
+         rules on them, or let triggers return NEW"
+    );
+    StoreError::permanent(StoreErrorKind::Unsupported, message)
+}
+
 /// The tables are of another version.
 pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError {
     let remedy = if found > known {

@@ -118,7 +118,11 @@ impl Check<'_> {
         if let Some(last) = last {
             round.add(last);
         }
-        if round.is_empty() { Ok(()) } else { self.carry(&round).await.map(drop) }
+        if round.is_empty() {
+            return Ok(());
+        }
+        let answers = self.carry(&round).await?;
+        if round.is_written(&answers) { Ok(()) } else { Err(FenceError::Store(failure::not_written(self.names))) }
     }
 }
 

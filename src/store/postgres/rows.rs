@@ -185,15 +185,17 @@ impl Names {
     fn write_rows(&self, table: &str, column: &str, one: Often, rows: &Rows, round: &mut Round) {
         let table = self.table(table);
         if let [(name, written)] = &rows.written[..] {
-            round.run(one, self, &[&bytes(name), &text(written)]);
+            let place = round.run(one, self, &[&bytes(name), &text(written)]);
+            round.writes(place, 1);
         } else if !rows.written.is_empty() {
             let row = |(name, written): &(Vec<u8>, String)| format!("({}, {})", bytes(name), text(written));
             let values: Vec<_> = rows.written.iter().map(row).collect();
-            round.add(&format!(
+            let place = round.add(&format!(
                 "INSERT INTO {table} ({column}, text) VALUES {} \
                  ON CONFLICT ({column}) DO UPDATE SET text = excluded.text",
                 values.join(", ")
             ));
+            round.writes(place, values.len());
         }
         if !rows.deleted.is_empty() {
             let names = bytes_list(rows.deleted.iter().map(Vec::as_slice));

@@ -48,7 +48,7 @@ use super::{
 };
 use settings::{begin, yield_soon};
 
-use crate::machine::{Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
+use crate::machine::{Applied, Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
 
 /// How often a transaction is begun anew: for the store's own row once, and for each connection that was cut while it was idle.
 pub(super) const TRIES: usize = 8;
@@ -392,6 +392,9 @@ impl Attempt<'_> {
             if store || !sessions.is_empty() {
                 return Err(Fault::Overtaken(Contested { sessions, store }));
             }
+            if !round.is_written(&answers) {
+                return Err(Fault::Unusable(failure::not_written(self.names)));
+            }
             round = Round::default();
         }
         let first_letter = round.count();
@@ -425,7 +428,9 @@ impl Attempt<'_> {
         let writes = round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
-            Ok(answers) => Ok(answers),
+            Ok(answers) if round.is_written(&answers) => Ok(answers),
+            // The others were written, and are committed.
+            Ok(_) => Err(Fault::Unusable(StoreError { applied: Applied::Unknown, ..failure::not_written(self.names) })),
             // The server stopped at a notification, or at a write before it.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
                 self.committing.store(false, Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub(super) async fn carry(client: &Client, round: &Round) -> Result<Answers, Fai
                 Ok(row) => gathering.row(row),
                 Err(error) => return Err(fail(gathering, &error)),
             },
-            Ok(Some(SimpleQueryMessage::CommandComplete(_))) => gathering.completed(),
+            Ok(Some(SimpleQueryMessage::CommandComplete(count))) => gathering.completed(count),
             Ok(Some(_)) => {}
             Ok(None) => return Ok(gathering.answers()),
             Err(error) => return Err(fail(gathering, &error)),

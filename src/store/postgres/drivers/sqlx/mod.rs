@@ -40,7 +40,7 @@ async fn carry<'c>(connection: impl Executor<'c, Database = Postgres>, round: &R
                 Ok(row) => gathering.row(row),
                 Err(error) => return Err(fail(gathering, &error)),
             },
-            Ok(Some(Either::Left(_))) => gathering.completed(),
+            Ok(Some(Either::Left(done))) => gathering.completed(done.rows_affected()),
             Ok(None) => return Ok(gathering.answers()),
             Err(error) => return Err(fail(gathering, &error)),
         }

@@ -1,0 +1,55 @@
+//! Triggers of the database that keep rows from being written. PostgreSQL reports no error.
+
+use leasehold::{LeaseManager, executor::TokioExecutor};
+
+use crate::server::{Place, on_server};
+
+async fn manager(place: &Place) -> LeaseManager {
+    LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap()
+}
+
+/// Makes a trigger that skips each row before one of these commands.
+async fn skip(place: &Place, table: &str, commands: &str) {
+    let trigger = format!(
+        "CREATE FUNCTION {table}_skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+         CREATE TRIGGER skip BEFORE {commands} ON {table} FOR EACH ROW EXECUTE FUNCTION {table}_skip()"
+    );
+    place.client().await.batch_execute(&trigger).await.unwrap();
+}
+
+#[test]
+fn a_lease_whose_record_is_not_written_is_not_granted() {
+    for (prefix, table, commands) in [
+        ("swallowed_insert", "record", "INSERT"),
+        ("swallowed_update", "record", "UPDATE"),
+        ("swallowed_session", "session", "INSERT"),
+    ] {
+        on_server(prefix, |place| async move {
+            let first = manager(&place).await;
+            if commands == "UPDATE" {
+                first.lock("k").acquire().await.unwrap().release().await.unwrap();
+            }
+            skip(&place, &format!("{prefix}_{table}"), commands).await;
+            for leases in [manager(&place).await, manager(&place).await] {
+                let said = leases.lock("k").try_acquire().await.unwrap_err().to_string();
+                let words = ["did not write", &format!("\"public\".{prefix}_record"), "triggers"];
+                assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            }
+        });
+    }
+}
+
+/// Whoever renews in a transaction of the user's must not believe in a heartbeat that was not written.
+#[test]
+fn a_fence_whose_heartbeat_is_not_written_refuses_the_transaction() {
+    on_server("swallowed_fence", |place| async move {
+        let guard = manager(&place).await.lock("k").acquire().await.unwrap();
+        skip(&place, "swallowed_fence_session", "UPDATE").await;
+        let mut client = place.client().await;
+        let mut transaction = client.transaction().await.unwrap();
+        guard.fence(&mut transaction).await.expect("it writes nothing");
+        let said = guard.fence_and_renew(&mut transaction).await.unwrap_err().to_string();
+        assert!(said.contains("did not write"), "{said}");
+        transaction.batch_execute("SELECT").await.expect_err("it can only be rolled back");
+    });
+}
