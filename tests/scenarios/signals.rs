@@ -67,6 +67,10 @@ enum Flaw {
     TellsTwice,
     /// They ignore `unwatch`.
     WatchesOn,
+    /// They end all watches of a beacon with one of them.
+    EndsAllWatches,
+    /// If one beacon is gone, they say so of every one that is watched.
+    BuriesAll,
     /// They see no beacons of others, and do not say so.
     SeesItselfOnly,
     /// They say that nobody can see their beacons, and tell of them all the same.
@@ -80,10 +84,12 @@ struct Flawed {
     messages: LocalSignals,
     beacons: LocalSignals,
     inbox: Mutex<Option<Arc<Relay>>>,
+    watched: Arc<Mutex<Vec<(u64, SessionId)>>>,
 }
 
 struct Relay {
     flaw: Flaw,
+    watched: Arc<Mutex<Vec<(u64, SessionId)>>>,
     inbox: WeakShared<dyn Inbox>,
 }
 
@@ -99,6 +105,10 @@ impl Inbox for Relay {
         if self.flaw == Flaw::TellsTwice && matches!(notice, Notice::BeaconGone { .. }) {
             inbox.notice(notice.clone());
         }
+        if self.flaw == Flaw::BuriesAll && matches!(notice, Notice::BeaconGone { .. }) {
+            let all = std::mem::take(&mut *self.watched.lock().unwrap());
+            return all.into_iter().for_each(|(watch, _)| inbox.notice(Notice::BeaconGone { watch }));
+        }
         inbox.notice(notice);
     }
 }
@@ -108,7 +118,7 @@ impl Flawed {
         let alone = reach();
         let beacons = LocalSignals::new(if flaw == Flaw::SeesItselfOnly { &alone } else { hub });
         let messages = LocalSignals::new(&Reach::Named(format!("{hub:?}")));
-        Self { flaw, messages, beacons, inbox: Mutex::default() }
+        Self { flaw, messages, beacons, inbox: Mutex::default(), watched: Arc::default() }
     }
 
     fn tell(&self, notice: Notice) {
@@ -123,7 +133,7 @@ impl Signals for Flawed {
     }
 
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
-        let relay = Arc::new(Relay { flaw: self.flaw, inbox });
+        let relay = Arc::new(Relay { flaw: self.flaw, watched: self.watched.clone(), inbox });
         let shared: Arc<dyn Inbox> = relay.clone();
         *self.inbox.lock().unwrap() = Some(relay);
         self.messages.wake(session, false, Arc::downgrade(&shared));
@@ -134,6 +144,7 @@ impl Signals for Flawed {
         if self.flaw != Flaw::NeverRests {
             self.messages.rest();
         }
+        self.watched.lock().unwrap().clear();
         self.beacons.rest();
     }
 
@@ -147,6 +158,7 @@ impl Signals for Flawed {
     }
 
     fn watch(&self, watch: u64, session: SessionId) {
+        self.watched.lock().unwrap().push((watch, session));
         match self.flaw {
             Flaw::BuriesTheLiving => self.tell(Notice::BeaconGone { watch }),
             Flaw::MissesDeaths => {}
@@ -155,8 +167,15 @@ impl Signals for Flawed {
     }
 
     fn unwatch(&self, watch: u64) {
+        let mut watched = self.watched.lock().unwrap();
+        let session = watched.iter().find(|(known, _)| *known == watch).map(|(_, session)| *session);
+        let ends = |(known, whose): &mut (u64, SessionId)| {
+            *known == watch || (self.flaw == Flaw::EndsAllWatches && Some(*whose) == session)
+        };
+        let ended: Vec<_> = watched.extract_if(.., ends).collect();
+        drop(watched);
         if self.flaw != Flaw::WatchesOn {
-            self.beacons.unwatch(watch);
+            ended.into_iter().for_each(|(watch, _)| self.beacons.unwatch(watch));
         }
     }
 }
@@ -183,6 +202,8 @@ fn the_contract_names_the_rule_that_signals_break() {
         (Flaw::MissesDeaths, "each watch reports that its beacon was lowered"),
         (Flaw::TellsTwice, "a watch reports a beacon gone exactly once"),
         (Flaw::WatchesOn, "a watch that was ended reports nothing"),
+        (Flaw::EndsAllWatches, "each watch reports that its beacon was lowered"),
+        (Flaw::BuriesAll, "a waiter would evict a living holder"),
         (Flaw::SeesItselfOnly, "a waiter would evict a living holder"),
         (Flaw::SaysLessThanItDoes, "signals that say `Beacons::None` raise none"),
     ] {

@@ -134,6 +134,8 @@ async fn a_lowered_beacon_is_gone_once(one: &Side<'_>, other: &Side<'_>) {
     let [_, beacon] = both_raise(one, other).await;
     one.watch(20, beacon).await;
     one.watch(21, beacon).await;
+    one.watch(22, beacon).await;
+    one.unwatch(22).await;
     one.settle().await;
     assert_eq!(one.goings(20).await, 0, "{STANDS}");
     other.rest().await;
@@ -167,13 +169,14 @@ async fn an_absent_beacon_is_gone(one: &Side<'_>, other: &Side<'_>) {
     other.rest().await;
     one.settle().await;
     let standing = other.raise().await;
+    one.watch(42, standing).await;
     one.watch(40, lowered).await;
     assert!(one.sees_gone(40).await, "a beacon that was lowered stays gone, whatever its context raised since");
     one.watch(41, side::never()).await;
     assert!(one.sees_gone(41).await, "a beacon that never stood is absent, and that is reported");
-    one.watch(42, standing).await;
+    one.watch(43, standing).await;
     one.settle().await;
-    assert_eq!(one.goings(42).await, 0, "{STANDS}");
+    assert_eq!((one.goings(42).await, one.goings(43).await), (0, 0), "{STANDS}");
     both_rest(one, other).await;
 }
 
