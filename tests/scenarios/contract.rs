@@ -86,6 +86,11 @@ fn the_contract_names_the_rule_that_a_store_breaks() {
         (Habit::ReadsItsClockOnce, "by a trusted clock a lease ends at its deadline"),
         (Habit::HidesItsClock, "only a trusted clock ends a lease"),
         (Habit::WritesRowByRow, "a transaction that is dropped halfway is committed as a whole or rolled back"),
+        (Habit::WritesItsRowOnce, "tokens grow, even if a record was deleted"),
+        (Habit::ReadsItsRowOnce, "tokens grow, even if a record was deleted"),
+        (Habit::RemembersSessions, "a heartbeat is written even if its transaction has no operation"),
+        (Habit::ForgetsWaiters, "load the rows of all sessions that `sessions_of` names"),
+        (Habit::CommitsLate, "what was granted after a dropped transaction stays granted"),
     ] {
         let sentence = refusal(all, habit);
         assert!(sentence.contains(rule), "{habit:?} is refused with {sentence:?}");

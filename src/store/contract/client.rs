@@ -257,6 +257,12 @@ impl<S: Store> Client<S> {
         self.beat
     }
 
+    /// Deletes the record of a key that nobody uses, in a transaction without any operation.
+    pub(super) async fn forget(&mut self, key: &str) {
+        let forgets = Vec::from([self.look(key).key]);
+        self.commit(Batch { forgets, ..Batch::new(self.me, Vec::new()) }).await;
+    }
+
     /// Ends its session, in a transaction without any operation.
     pub(super) async fn leave(&mut self) {
         self.commit(Batch { step: SessionStep::Close, ..Batch::new(self.me, Vec::new()) }).await;
@@ -287,6 +293,15 @@ impl<S: Store> Client<S> {
     pub(super) async fn acquire(&mut self, key: &str) -> Seen {
         let ask = self.ask_next(key);
         self.run([ask]).await.swap_remove(0)
+    }
+
+    /// Asks for a key, and queues if it is taken.
+    pub(super) async fn wait_for(&mut self, key: &str) {
+        let mut ask = self.ask_next(key);
+        if let Action::Acquire(ask) = &mut ask.action {
+            ask.wait = true;
+        }
+        self.run([ask]).await;
     }
 
     pub(super) async fn share(&mut self, key: &str) -> Seen {

@@ -24,6 +24,10 @@ pub async fn a_dropped_transaction_is_whole_or_nothing<S: Store>(open: impl Asyn
             held[0], held[1],
             "a transaction that is dropped halfway is committed as a whole or rolled back: after {steps} steps"
         );
+        let asks = keys.each_ref().map(|key| onlooker.ask_next(key));
+        onlooker.run(asks).await;
+        let looks = keys.each_ref().map(|key| onlooker.look(key));
+        let granted = onlooker.run(looks).await;
         let next = format!("after {steps}");
         let token = one.acquire(&next).await.token();
         let (_, seen) = onlooker.inspect(&next).await.status();
@@ -31,6 +35,12 @@ pub async fn a_dropped_transaction_is_whole_or_nothing<S: Store>(open: impl Asyn
             seen,
             [token],
             "what follows a dropped transaction is a transaction of its own: after {steps} steps"
+        );
+        let looks = keys.each_ref().map(|key| onlooker.look(key));
+        assert_eq!(
+            onlooker.run(looks).await,
+            granted,
+            "what was granted after a dropped transaction stays granted: that one writes only if nobody wrote since it read"
         );
     }
 }

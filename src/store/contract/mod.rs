@@ -69,6 +69,8 @@ pub async fn all<S: Store>(open: impl AsyncFn() -> S) {
     transactions_at_once_lose_no_update(&open).await;
     batches_at_once_are_seen_whole(&open).await;
     sessions_live_by_heartbeats_until_they_end(&open).await;
+    whoever_waits_is_granted_the_key_next(&open).await;
+    tokens_outlast_their_records(&open).await;
     keys_are_listed_by_what_they_begin_with(&open).await;
     a_dropped_transaction_is_whole_or_nothing(&open).await;
     a_closed_handle_says_so(&open).await;
@@ -177,6 +179,7 @@ pub async fn sessions_live_by_heartbeats_until_they_end<S: Store>(open: impl Asy
         "a session that has ended leaves its keys to others: delete the rows that `take_changed` names without a text";
     let (mut one, mut other) = (Client::new(open().await, 40), Client::new(open().await, 41));
     one.acquire("lives").await.token();
+    assert_eq!(other.acquire("lives").await, Seen::Busy, "taken is taken");
     let (first, second) = (1, one.beat().await);
     assert_eq!(
         other.acquire_from(one.session(), first, "lives").await,
@@ -188,6 +191,40 @@ pub async fn sessions_live_by_heartbeats_until_they_end<S: Store>(open: impl Asy
     other.leave().await;
     let taken = Client::new(open().await, 42).acquire("lives").await;
     assert!(matches!(taken, Seen::Granted(_)), "{ENDED}, even if its transaction has no operation: {taken:?}");
+}
+
+/// A release grants the key to the first of those who wait for it, if its session has not ended.
+pub async fn whoever_waits_is_granted_the_key_next<S: Store>(open: impl AsyncFn() -> S) {
+    let [mut holder, mut waiter, mut late] =
+        [Client::new(open().await, 47), Client::new(open().await, 48), Client::new(open().await, 49)];
+    let token = holder.acquire("next").await.token();
+    waiter.wait_for("next").await;
+    assert_eq!(holder.give_back("next", token).await, Seen::Released, "the holder releases");
+    assert_eq!(
+        late.acquire("next").await,
+        Seen::Busy,
+        "whoever waits is granted the key at its release: load the rows of all sessions that `sessions_of` names"
+    );
+}
+
+/// The tokens of a record that was deleted are never granted again, by whatever connection: the store's own row remembers them.
+pub async fn tokens_outlast_their_records<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 60), Client::new(open().await, 61));
+    other.inspect("forgotten").await;
+    let mut last = Token::default();
+    for _ in 0..3 {
+        for client in [&mut one, &mut other] {
+            let token = client.acquire("forgotten").await.token();
+            assert!(
+                token > last,
+                "tokens grow, even if a record was deleted: read the store's own row in each transaction, and write it whenever \
+                `take_changed` names it"
+            );
+            last = token;
+            assert_eq!(client.give_back("forgotten", token).await, Seen::Released, "the holder releases");
+            client.forget("forgotten").await;
+        }
+    }
 }
 
 /// If the store can list keys, a list has exactly those that begin with the given text: each of its characters stands only for itself.

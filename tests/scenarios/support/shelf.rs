@@ -14,7 +14,9 @@ use std::{
 
 use futures::{future::poll_fn, lock::Mutex};
 use leasehold::{
-    machine::{Batch, Key, Now, Records, Reply, Row, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow},
+    machine::{
+        Batch, Key, Now, Records, Reply, Row, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow,
+    },
     store::{Reach, Store},
 };
 
@@ -61,6 +63,16 @@ pub(crate) enum Habit {
     ReadsItsClockOnce,
     /// Wrong: it ends sessions by their deadlines, and says that its clock is not to be trusted.
     HidesItsClock,
+    /// Wrong: it writes the store's own row only if none is there.
+    WritesItsRowOnce,
+    /// Wrong: each connection reads the store's own row only once.
+    ReadsItsRowOnce,
+    /// Wrong: each connection reads the row of another session only once.
+    RemembersSessions,
+    /// Wrong: what a dropped transaction was about to write is written by the next one of the same connection.
+    CommitsLate,
+    /// Wrong: it reads the rows of those who hold a key, and not of those who wait for it.
+    ForgetsWaiters,
 }
 
 /// A connection to a shelf. Clones are one connection.
@@ -86,7 +98,21 @@ struct Own {
     transactions: AtomicU64,
     late: Lock<Vec<(Row, Option<String>)>>,
     first: OnceLock<Now>,
+    /// What it remembers of the rows that it has read.
+    known: Lock<BTreeMap<String, String>>,
     closed: AtomicBool,
+}
+
+/// What a transaction is about to write, unless it is dropped.
+struct Pending<'a> {
+    own: &'a Own,
+    changed: Vec<(Row, Option<String>)>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.own.late.lock().unwrap().append(&mut self.changed);
+    }
 }
 
 impl Shelf {
@@ -136,6 +162,12 @@ async fn pause() {
     pin!(pause).await;
 }
 
+/// Whether a session holds one of the keys.
+fn holds(records: &Records, keys: &[Key], session: SessionId) -> bool {
+    let records = keys.iter().filter_map(|key| records.peek(key));
+    records.flat_map(|record| &record.grants).any(|grant| grant.holder == session)
+}
+
 impl ShelfStore {
     fn id(&self) -> StoreId {
         let number = match self.habit {
@@ -146,10 +178,24 @@ impl ShelfStore {
         StoreId(u128::from(number) + 1)
     }
 
+    /// A row as this connection sees it.
+    fn row(&self, row: &Row, own: SessionId) -> Option<String> {
+        let once = match self.habit {
+            Habit::ReadsItsRowOnce => *row == Row::Store,
+            Habit::RemembersSessions => matches!(row, Row::Session(session) if *session != own),
+            _ => false,
+        };
+        let mut known = self.own.known.lock().unwrap();
+        let remembered = known.get(&row.to_string()).filter(|_| once).cloned();
+        let text = remembered.or_else(|| self.shelf.row(row))?;
+        known.insert(row.to_string(), text.clone());
+        Some(text)
+    }
+
     fn read(&self, batch: &Batch) -> Result<Records, StoreError> {
         let mut records = Records::new();
         let keeps_id = !matches!(self.habit, Habit::NewIdEachConnection | Habit::NewIdEachTime);
-        let text = self.shelf.row(&Row::Store).filter(|_| keeps_id);
+        let text = self.row(&Row::Store, batch.session).filter(|_| keeps_id);
         records.load_store(text.as_deref(), self.id())?;
         for key in batch.keys() {
             let text = self.shelf.row(&Row::Record(key.clone()));
@@ -157,15 +203,24 @@ impl ShelfStore {
             let text = text.as_deref().filter(|text| self.habit != Habit::Overwrites || readable(text));
             records.load(key, text);
         }
+        let keys = batch.keys();
         for session in records.sessions_of(batch) {
-            records.load_session(session, self.shelf.row(&Row::Session(session)).as_deref());
+            let is_read =
+                self.habit != Habit::ForgetsWaiters || session == batch.session || holds(&records, &keys, session);
+            let text = is_read.then(|| self.row(&Row::Session(session), batch.session)).flatten();
+            records.load_session(session, text.as_deref());
         }
         Ok(records)
     }
 
     fn write(&self, changed: Vec<(Row, Option<String>)>) {
         for (row, text) in changed {
-            if self.habit == Habit::KeepsRows && text.is_none() {
+            let is_skipped = match self.habit {
+                Habit::KeepsRows => text.is_none(),
+                Habit::WritesItsRowOnce => row == Row::Store && self.shelf.row(&row).is_some(),
+                _ => false,
+            };
+            if is_skipped {
                 continue;
             }
             let text = match self.habit {
@@ -207,6 +262,11 @@ impl ShelfStore {
                     self.write(vec![row]);
                     pause().await;
                 }
+            }
+            Habit::CommitsLate => {
+                let mut pending = Pending { own: &self.own, changed };
+                pause().await;
+                self.write(std::mem::take(&mut pending.changed));
             }
             _ => self.write(changed),
         }
