@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
+use futures::FutureExt as _;
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
@@ -165,6 +166,27 @@ fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
             .await;
             assert!(said.len() == 1 && said[0].contains("?signals=off"), "{said:?}");
         }
+    });
+}
+
+/// Each context shares its connections of the server with all others. A lock that such a connection has seems to be free there.
+#[test]
+fn beacons_behind_pgbouncer_do_not_let_a_waiter_take_a_living_holder_for_dead() {
+    on_server("pooler_beacons", |place| async move {
+        let Some(pooler) = Pooler::start(&place) else { return };
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        drop(place.store().await);
+        let manager = async || {
+            let store = far.builder().with_beacons().connect().await.unwrap();
+            LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
+        };
+        let (holder, waiters) = (manager().await, [manager().await, manager().await]);
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let waits = waiters.each_ref().map(|waiter| waiter.lock("k").acquire().boxed());
+        // An absent beacon proves a death after 10 s.
+        let granted = timeout(Duration::from_secs(14), futures::future::select_all(waits)).await;
+        assert!(granted.is_err() && guard.is_valid(), "a living holder was replaced");
     });
 }
 

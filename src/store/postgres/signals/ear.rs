@@ -206,10 +206,10 @@ impl Ear {
     }
 
     /// Looks at all watched beacons, and tells other contexts if this one has begun or stopped waiting. Returns false if the connection
-    /// does not answer.
+    /// does not answer, or belongs to another session.
     async fn look(&self, link: &Link) -> bool {
         let Some(look) = self.watches.look() else { return true };
-        let Ok(Ok(sight)) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {
+        let Ok(Ok(Some(sight))) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {
             return false;
         };
         for watch in self.watches.gone(&look, &sight) {

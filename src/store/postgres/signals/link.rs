@@ -36,6 +36,7 @@ pub(super) enum Event {
 /// A connection that listens. Its notifications, and its end, go to the task as events.
 pub(super) struct Link {
     line: Shared<dyn Line>,
+    session: SessionId,
     pub(super) number: u64,
 }
 
@@ -61,7 +62,7 @@ impl Link {
         for round in [round, Round::one(&format!("SELECT pg_try_advisory_lock({})", names.ear(session)))] {
             line.carry(round).await.map_err(|failure| failure::of_statement(&failure, names))?;
         }
-        Ok(Self { line, number })
+        Ok(Self { line, session, number })
     }
 
     /// The connection itself.
@@ -71,21 +72,29 @@ impl Link {
 
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Whether it was free.
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
-        let taken = self.line.carry(Round::one(&format!("SELECT pg_try_advisory_lock({lock})"))).await?;
+        let claim = claim(self.session);
+        let raise = format!("SELECT CASE WHEN {claim} THEN pg_try_advisory_lock({lock}) ELSE false END");
+        let taken = self.line.carry(Round::one(&raise)).await?;
         Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
     }
 
-    /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it.
-    pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Sight, Failure> {
+    /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if the
+    /// connection of the server is that of another session.
+    pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Option<Sight>, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {
             let call = if says { "pg_try_advisory_lock" } else { "pg_advisory_unlock" };
             round.add(&format!("SELECT {call}({waits})"))
         });
+        let own = round.add(&format!("SELECT {}", claim(self.session)));
         let answers = self.line.carry(round).await?;
+        if answers.first(own).is_none_or(|row| row.text(0) != Some("t")) {
+            return Ok(None);
+        }
         let lock = |row: &Row| row.text(0)?.parse().ok();
         let is_done = |change| answers.first(change).is_some_and(|row| row.text(0) == Some("t"));
-        Ok(Sight { held: answers.rows(0).iter().filter_map(lock).collect(), has_said: change.is_some_and(is_done) })
+        let held = answers.rows(0).iter().filter_map(lock).collect();
+        Ok(Some(Sight { held, has_said: change.is_some_and(is_done) }))
     }
 
     /// Sends a letter. One that fails is lost, as hints may be.
@@ -113,6 +122,15 @@ const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE 
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 /// A session that took longer to connect may have missed a letter.
 pub(super) const AWAITED: Duration = Duration::from_millis(500);
+
+/// Notes whose the connection of the server is, and says whether it is this session's. A pooler gives it to several. The lock of a beacon
+/// seems to be free to whoever shares the connection that has it, so a waiter would take a living holder for dead.
+fn claim(session: SessionId) -> String {
+    format!(
+        "CASE coalesce(current_setting('leasehold.session', true), '') WHEN '{session}' THEN true \
+         WHEN '' THEN set_config('leasehold.session', '{session}', false) <> '' ELSE false END"
+    )
+}
 
 /// A lock is held if it cannot be shared; the look costs the same, however many locks others have.
 fn held(locks: &[i64]) -> String {
