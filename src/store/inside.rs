@@ -106,31 +106,10 @@ fn has_ended(error: JoinError) -> StoreError {
     }
 }
 
-fn ended() -> StoreError {
+/// What a store says whose runtime has ended.
+pub(super) fn ended() -> StoreError {
     let sentence = "the tokio runtime that the store was made in has ended; make the store in one that outlives it";
     StoreError::permanent(StoreErrorKind::Closed, sentence)
-}
-
-/// A task that does nothing, and ends with its runtime.
-#[derive(Debug)]
-pub(super) struct Witness(JoinHandle<()>);
-
-impl Witness {
-    pub(super) fn new(runtime: &Handle) -> Self {
-        Self(runtime.spawn(core::future::pending()))
-    }
-
-    /// # Errors
-    /// [`StoreError`] if the runtime has ended. The connections that were opened in it are dead, and would be waited for in vain.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        if self.0.is_finished() { Err(ended()) } else { Ok(()) }
-    }
-}
-
-impl Drop for Witness {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A task that ends when nobody awaits it any more.

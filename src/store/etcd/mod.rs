@@ -12,6 +12,7 @@ mod signals;
 mod sweep;
 mod tls;
 mod transaction;
+mod witness;
 
 use core::{fmt, time::Duration};
 use std::{
@@ -30,7 +31,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Durability, Reach, Store,
-    inside::{Witness, inside, runtime_for},
+    inside::{inside, runtime_for},
     under_way::UnderWay,
 };
 use crate::executor::Shared;
@@ -45,6 +46,7 @@ use rows::{Memory, Names};
 use servers::Servers;
 use signals::{Bin, EtcdSignals};
 use transaction::Desk;
+use witness::Witness;
 
 /// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, where the leases must survive the loss of
 /// a minority of etcd's servers.

@@ -1,12 +1,12 @@
 //! The connection of a session's signals.
 
 use core::time::Duration;
-use std::{boxed::Box, string::String};
+use std::{boxed::Box, string::String, vec::Vec};
 
 use tokio::{sync::mpsc::UnboundedSender, time::sleep};
 
 use super::super::{
-    carrier::{Exchange, Failure, Line, Round, Row},
+    carrier::{Answers, Exchange, Failure, Line, Round, Row},
     failure,
     literal::numbers,
     names::Names,
@@ -74,27 +74,27 @@ impl Link {
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
         let claim = claim(self.session);
         let raise = format!("SELECT CASE WHEN {claim} THEN pg_try_advisory_lock({lock}) ELSE false END");
-        let taken = self.line.carry(Round::one(&raise)).await?;
-        Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
+        Ok(is_true(&self.line.carry(Round::one(&raise)).await?, 0))
     }
 
-    /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if the
-    /// connection of the server is that of another session.
+    /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if a beacon is
+    /// missing, and the connection of the server is that of another session: then it proves nothing.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Option<Sight>, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {
             let call = if says { "pg_try_advisory_lock" } else { "pg_advisory_unlock" };
             round.add(&format!("SELECT {call}({waits})"))
         });
+        let answers = self.line.carry(round).await?;
+        let seen = Sight { held: locks_in(&answers), has_said: change.is_some_and(|change| is_true(&answers, change)) };
+        // Most looks find all beacons, and need not pay for the question whose connection it is.
+        if look.finds_all_beacons(&seen) {
+            return Ok(Some(seen));
+        }
+        let mut round = Round::one(&held(&look.locks()));
         let own = round.add(&format!("SELECT {}", claim(self.session)));
         let answers = self.line.carry(round).await?;
-        if answers.first(own).is_none_or(|row| row.text(0) != Some("t")) {
-            return Ok(None);
-        }
-        let lock = |row: &Row| row.text(0)?.parse().ok();
-        let is_done = |change| answers.first(change).is_some_and(|row| row.text(0) == Some("t"));
-        let held = answers.rows(0).iter().filter_map(lock).collect();
-        Ok(Some(Sight { held, has_said: change.is_some_and(is_done) }))
+        Ok(is_true(&answers, own).then(|| Sight { held: locks_in(&answers), ..seen }))
     }
 
     /// Sends a letter. One that fails is lost, as hints may be.
@@ -130,6 +130,15 @@ fn claim(session: SessionId) -> String {
         "CASE coalesce(current_setting('leasehold.session', true), '') WHEN '{session}' THEN true \
          WHEN '' THEN set_config('leasehold.session', '{session}', false) <> '' ELSE false END"
     )
+}
+
+fn is_true(answers: &Answers, place: usize) -> bool {
+    answers.first(place).is_some_and(|row| row.text(0) == Some("t"))
+}
+
+fn locks_in(answers: &Answers) -> Vec<i64> {
+    let lock = |row: &Row| row.text(0)?.parse().ok();
+    answers.rows(0).iter().filter_map(lock).collect()
 }
 
 /// A lock is held if it cannot be shared; the look costs the same, however many locks others have.

@@ -72,6 +72,10 @@ impl Look {
     pub(super) fn locks(&self) -> Vec<i64> {
         self.watches.iter().flat_map(|(_, locks)| [locks.beacon, locks.waits]).collect()
     }
+
+    pub(super) fn finds_all_beacons(&self, sight: &Sight) -> bool {
+        self.watches.iter().all(|(_, locks)| sight.held.contains(&locks.beacon))
+    }
 }
 
 /// What the server answers to a look.
