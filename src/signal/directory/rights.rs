@@ -39,6 +39,10 @@ mod sys {
             let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
                 return Err(io::ErrorKind::InvalidInput.into());
             };
+            // A new one would take the place of one that is empty, and have none of its other rights.
+            if fs::symlink_metadata(directory).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
             let mut place = name.to_owned();
             place.push(format!(".{}.{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
             let hidden = in_private(&parent.join(place), |path| {

@@ -81,6 +81,17 @@ fn a_directory_that_somebody_deleted_is_made_anew_for_the_same_users() {
     assert_eq!(mode(&scratch.file(OWN, "socket")), 0o666);
 }
 
+#[test]
+fn a_directory_of_which_only_the_files_were_deleted_stays_the_same() {
+    let scratch = Scratch::new();
+    set_mode(&scratch.0, 0o1777);
+    let before = fs::metadata(&scratch.0).unwrap().ino();
+    let mut beacon = Beacon::raise(&scratch.0, OWN).unwrap();
+    fs::remove_file(scratch.file(OWN, "beacon")).unwrap();
+    assert!(!beacon.gets_lost());
+    assert_eq!((fs::metadata(&scratch.0).unwrap().ino(), mode(&scratch.0)), (before, 0o1777));
+}
+
 /// Else whoever may write to the directory could have a user grant its own files to all others.
 #[test]
 fn what_a_link_leads_to_keeps_its_rights() {
