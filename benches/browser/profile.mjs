@@ -1,10 +1,10 @@
-// The page of the profile. It shows where the time of an operation goes. All hooks are set from outside, before the package loads. Each
-// tab has one of these modes, for what is finer costs more:
+// The page of the profile, which shows where the time of an operation goes. It sets all hooks from outside, before the package loads. Each
+// tab has one of these modes, because finer hooks slow the page more:
 //   plain      no hook at all: how long an operation takes;
 //   marks      when the package calls the browser, and when the browser answers; some thirty marks an operation;
-//   crossings  who has the processor: each call into the wasm, out of it, and into the browser;
-//   parts      the same, with a wasm that tells which part of the work it is at: see .ci/pkg;
-//   flipped    no hook, but the package calls `commit()` where it would not, and does not where it would.
+//   crossings  whose code runs: each call into the wasm, out of it, and into the browser;
+//   parts      the same, with a wasm that tells which part of its work it does: see .ci/pkg;
+//   flipped    no hook, but the package calls `commit()` in Firefox, and in no other browser.
 import { sleep } from "./wait.mjs";
 import { hearParts } from "./profile/parts.mjs";
 import { hookPlatform } from "./profile/platform.mjs";
@@ -17,7 +17,7 @@ const calibration = hooksCalls ? await calibrate() : null;
 if (mode === "parts") hearParts();
 if (hooksCalls) await hookWasm(mode === "parts" ? "/marked-pkg/index.mjs" : "/pkg/index.mjs");
 if (hooksCalls || mode === "marks") hookPlatform(hooksCalls);
-// The package tells Firefox by this class, see src/store/indexed_db/connection.rs.
+// The package recognizes Firefox by this class, see src/store/indexed_db/connection.rs.
 const commits = (mode === "flipped") === "InternalError" in globalThis;
 if (mode === "flipped") globalThis.InternalError = commits ? undefined : class {};
 
@@ -34,7 +34,7 @@ const more = (name, taken) => void (samples[name] ??= []).push(...taken);
 
 window.profile = {
   calibration,
-  // Whether the package's transactions are told to commit.
+  // Whether the package calls `commit()` on its transactions.
   commits,
   // Returns the names of the operations. Only one tab of each mode calls this: it holds leases that a second tab would wait for.
   prepare: async () => Object.keys((alone = await operations(mode))),

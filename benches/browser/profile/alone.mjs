@@ -9,7 +9,7 @@ import { spanned } from "./spans.mjs";
 export async function operations(mode) {
   if (mode === "crossings" || mode === "parts") hookPackage();
   const cold = { "cold turn": { turn: await coldTurn(`profile-${mode}`) } };
-  // Nothing else of the package's calls `commit()`.
+  // The other operations of one tab do not depend on `commit()`: a hit seldom runs a transaction, and the others are not the package's.
   if (mode === "flipped") return cold;
   const { hit } = await hits(`profile-hits-${mode}`);
   const { plain_write, fenced_write } = await writes(`profile-fence-${mode}`);

@@ -23,7 +23,7 @@ export function spanned(group, name, call) {
   };
 }
 
-// Until `endSpan()`, time counts for this entry.
+// Counts the time until `endSpan()` for this entry.
 export function beginSpan(entry) {
   depth++;
   open[depth] = entry;
@@ -43,7 +43,7 @@ export function endSpan() {
   within[depth]++;
 }
 
-// What `beginSpan()` takes for a part of the work in the wasm.
+// The entry of a part of the work in the wasm, for `beginSpan()`.
 export const part = (name) => entryOf("part", name);
 
 function entryOf(group, name) {
@@ -63,7 +63,7 @@ export function spansSoFar() {
 }
 
 // What the wrapping takes, so that it can be taken off: `withinMs` counts in the time of the wrapped call, `aroundMs` in its
-// caller's. `partMs` is what the two calls at the borders of a part take together. Measured by a wasm that calls an empty function again
+// caller's. `partMs` is what the two calls take that begin and end a part. Measured by a wasm that calls an empty function again
 // and again.
 export async function calibrate() {
   const calls = 20_000;

@@ -18,8 +18,8 @@ export async function hookWasm(module) {
 
 const mapped = (object, change) => Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
 
-// The same exports of the wasm handle every kind of event. They take a number for the event, but the window knows which one it dispatches.
-// Only the first call within an event handles it: the others are of promises that were settled meanwhile.
+// The same exports of the wasm handle every kind of event. They are called with a number for the event, but `window.event` is the event
+// itself. Only the first call within an event handles it: the later ones are for promises that were settled meanwhile.
 let handled;
 function entered(name, called) {
   const plain = spanned("wasm", name, called);
@@ -36,5 +36,5 @@ function entered(name, called) {
 const importsOf = (imports) =>
   mapped(imports, (called) => (typeof called !== "function" || isMark(called) ? called : spanned("import", nameOf(called), called)));
 
-// The borders of parts are no calls of the package's own.
+// The calls that begin and end a part are not the package's own.
 const isMark = (called) => String(called).includes("leaseholdParts");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::percent;
 
-/// If other programs take more than this part of the processors' time, they slow down what is measured, and the figures are not judged.
+/// If other programs take more than this share of the processors' time, they slow down what is measured, and the figures are not judged.
 const MOST_BUSY: f64 = 0.1;
 
 /// What a figure should be at most, or at least.
@@ -23,7 +23,7 @@ impl Bound {
         if self.is_met(value) { "ok" } else { "MISSED" }
     }
 
-    /// Between a figure and its limit.
+    /// The sign to print between a figure and its limit.
     #[must_use]
     pub const fn sign(self) -> &'static str {
         match self {
@@ -43,12 +43,13 @@ impl Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::AtMost(limit) | Self::AtLeast(limit)) = self;
-        // Three digits, and none that say nothing.
+        // At most three decimals, without trailing zeros.
         write!(text, "{} {}", self.sign(), crate::rounded(*limit))
     }
 }
 
-/// Why the figures of a part are not judged; `None` if they are. Others' part of the processors' time goes from 0 to 1.
+/// Why the figures of a part are not judged; `None` if they are. `others` is the share of the processors' time that other programs took,
+/// from 0 to 1.
 #[must_use]
 pub fn not_judged(part: &str, others: f64) -> Option<String> {
     let words = || {
@@ -60,8 +61,8 @@ pub fn not_judged(part: &str, others: f64) -> Option<String> {
     (others > MOST_BUSY).then(words)
 }
 
-/// The verdict on a part's figures that have a goal, by their names: which of them miss it. `others` is `None` where the system does not
-/// tell; such figures are judged.
+/// The verdict on those figures of a part that have a goal: how many meet it, and the names of those that miss it. `others` is `None` if
+/// the system does not tell it; the figures are judged then, too.
 #[must_use]
 pub fn judgement(part: &str, others: Option<f64>, goals: &[(&str, f64, Bound)]) -> String {
     if let Some(reason) = others.and_then(|others| not_judged(part, others)) {
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_to_a_number_meets_nothing() {
+    fn a_figure_that_is_not_a_number_meets_no_goal() {
         for bound in [Bound::AtMost(1.0), Bound::AtLeast(0.0)] {
             assert_eq!(bound.verdict(f64::NAN), "MISSED");
         }

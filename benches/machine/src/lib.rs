@@ -1,5 +1,5 @@
 //! What a benchmark runs on, how much of the processors other programs take meanwhile, and when a figure is judged. Both halves of the
-//! benchmark say the same of it: the one in browsers and the native one.
+//! benchmark use this crate: the one in browsers and the native one.
 
 mod goal;
 mod watch;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// How long other programs are watched before anything is measured.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The day, the commit, the processor, how many of them, and how busy they are already: figures of a busy machine say little.
+/// The day, the commit, the processors, and how busy they are before the measurement: figures of a busy machine say little.
 pub struct Machine {
     day: String,
     commit: String,
@@ -38,7 +38,7 @@ impl Machine {
         Self { day: day(folder), commit: commit(folder), processor: processor(), processors, load: load(), others }
     }
 
-    /// The same for programs.
+    /// The same facts in JSON, for programs.
     #[must_use]
     pub fn facts(&self) -> Value {
         json!({
@@ -61,7 +61,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// As the files of figures have it.
+/// To three decimals, as in the files of figures.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
@@ -72,10 +72,10 @@ fn percent(part: f64) -> String {
 }
 
 fn day(folder: &Path) -> String {
-    said_by("date", &["-u", "+%F"], folder).unwrap_or_else(|| "some day".into())
+    said_by("date", &["-u", "+%F"], folder).unwrap_or_else(|| "unknown day".into())
 }
 
-/// It is followed by a `+` if files differ from it.
+/// The commit that is checked out, with a `+` if files differ from it.
 fn commit(folder: &Path) -> String {
     let args = ["describe", "--always", "--abbrev=8", "--exclude=*", "--dirty=+"];
     said_by("git", &args, folder).unwrap_or_else(|| "unknown".into())
@@ -86,7 +86,7 @@ fn said_by(program: &str, args: &[&str], folder: &Path) -> Option<String> {
     told.status.success().then(|| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// Its name, where the system tells it.
+/// The name of the processor, if the system tells it.
 fn processor() -> String {
     let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = told.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,10 +1,10 @@
-//! What other programs do to the processors.
+//! How much of the processors' time other programs take.
 
 use std::fs;
 
 use crate::work::{MS_PER_TICK, own_work_ms};
 
-/// Watches them from its beginning on. The load average would count what is measured, too.
+/// Watches other programs from `begin()` on. The load average would not do: it counts the benchmark, too.
 pub struct Watch {
     worked_ms: f64,
     own_ms: f64,
@@ -12,14 +12,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// None on systems that do not tell.
+    /// `None` on systems that do not tell these times.
     #[must_use]
     pub fn begin() -> Option<Self> {
         let (worked_ms, passed_ms) = times(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(Self { worked_ms, own_ms: own_work_ms().ok()?, passed_ms })
     }
 
-    /// The part of the processors' time that other programs have taken since the beginning, from 0 to 1.
+    /// The share of the processors' time that other programs have taken since the beginning, from 0 to 1.
     #[must_use]
     pub fn others(&self) -> Option<f64> {
         Some(self.others_until(&Self::begin()?))
@@ -27,12 +27,12 @@ impl Watch {
 
     fn others_until(&self, end: &Self) -> f64 {
         let others_ms = end.worked_ms - self.worked_ms - (end.own_ms - self.own_ms);
-        // The clocks of the whole and of the programs differ by some ticks.
+        // The system's counters and those of its processes can differ by some ticks.
         (others_ms / (end.passed_ms - self.passed_ms).max(MS_PER_TICK)).max(0.0)
     }
 }
 
-/// What all processors have worked since the system's start, and the time that has passed for all of them, in ms.
+/// How long all processors together have worked since the system's start, and how much time has passed for all of them, in ms.
 ///
 /// [proc_stat(5)](https://man7.org/linux/man-pages/man5/proc_stat.5.html)
 fn times(told: &str) -> Option<(f64, f64)> {

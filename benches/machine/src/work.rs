@@ -1,26 +1,26 @@
-//! How long processes have worked, as Linux shows it.
+//! The CPU time of processes, as Linux reports it.
 
 use std::{collections::HashSet, fs, io, process};
 
 /// Linux reports times to programs in ticks of 10 ms, whatever the length of its own ticks is.
 pub(crate) const MS_PER_TICK: f64 = 10.0;
 
-/// A process, and what it has worked so far.
+/// A process, and its CPU time so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Its number.
+    /// Its id.
     pub process: u32,
     parent: u32,
-    /// In ticks of 10 ms.
+    /// Its CPU time, in ticks of 10 ms.
     pub ticks: u64,
-    /// What those of its children worked that have ended, with their own children.
+    /// The CPU time of its children that have ended, and of their children.
     ticks_of_ended: u64,
 }
 
-/// How long this program and all that it has started have worked so far, in ms.
+/// The CPU time of this program and of all that it has started, in ms.
 ///
 /// # Errors
-/// On systems that do not tell.
+/// On systems that do not tell it.
 pub fn own_work_ms() -> io::Result<f64> {
     Ok(ms(&work_below(process::id())?))
 }
@@ -33,13 +33,13 @@ pub fn work_below(root: u32) -> io::Result<Vec<Work>> {
     let all = fs::read_dir("/proc")?;
     let mut all: Vec<_> = all.filter_map(|entry| work_of(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
     let mut below = HashSet::from([root]);
-    // Parents come before their children, but for numbers that were used again.
+    // A child may be listed before its parent, because ids are used again. So this repeats until it finds no more.
     while all.iter().any(|work| below.contains(&work.parent) && below.insert(work.process)) {}
     all.retain(|work| below.contains(&work.process));
     Ok(all)
 }
 
-/// What all of them have worked, with those that have ended, in ms.
+/// The CPU time of all of these processes, with that of children that have ended, in ms.
 #[must_use]
 pub fn ms(all: &[Work]) -> f64 {
     all.iter().map(|work| work.ticks + work.ticks_of_ended).sum::<u64>() as f64 * MS_PER_TICK

@@ -1,4 +1,4 @@
-//! A context that nothing runs: its machine alone, for figures of the core.
+//! A context without a driver: its state machine alone, for the figures of the core.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Context {
         self.handle(Input::Acquire(turn));
     }
 
-    /// Runs what was sent; how many bytes were written.
+    /// Runs the transactions that were sent, and returns how many bytes they wrote.
     pub(crate) fn run(&mut self, records: &mut Records) -> usize {
         let mut bytes = 0;
         while let Some((id, batch)) = self.sent.take() {
@@ -61,7 +61,7 @@ impl Context {
         bytes
     }
 
-    /// One heartbeat: the microseconds of all three parts, and the bytes that it writes.
+    /// One heartbeat: the microseconds of the tick, the transaction and the reply, and the bytes that it writes.
     fn heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
         loop {
             self.ms += 50;
@@ -78,7 +78,7 @@ impl Context {
         }
     }
 
-    /// All that it does from one heartbeat to the next, in the time of this thread's processor: how many microseconds.
+    /// The CPU time of all that it does from one heartbeat to the next, in microseconds.
     pub(crate) fn interval(&mut self, records: &mut Records) -> f64 {
         self.heartbeat(records);
         let start = ThreadTime::now();
@@ -86,8 +86,8 @@ impl Context {
         micros(start.elapsed())
     }
 
-    /// The least of several heartbeats: what the machine itself adds is not ours. The others send theirs in between: if they were silent for
-    /// as long, this context would end them.
+    /// The shortest of several heartbeats: other programs can only make one longer. The other contexts send theirs in between: if they were
+    /// silent for as long, this context would end their sessions.
     pub(crate) fn calm_heartbeat(&mut self, records: &mut Records, others: &mut [Self]) -> (f64, usize) {
         let mut next = || {
             others.iter_mut().for_each(|other| _ = other.heartbeat(records));

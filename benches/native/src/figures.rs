@@ -51,14 +51,14 @@ impl Figures {
         measured
     }
 
-    /// Notes a figure, its unit last in its name, and prints it with its goal.
+    /// Notes a figure, whose name ends in its unit, and prints it with its goal.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: f64, target: Target) {
         let (name, goal) = (name.into(), target.bound().map(|bound| bound.to_string()).unwrap_or_default());
         println!("{}", format!("{name:<48} {value:>12.3}   {goal}").trim_end());
         self.rows.push(Row { name, value, target });
     }
 
-    /// Notes what runs, and prints it.
+    /// Notes the version of a store's engine, and prints it.
     pub(crate) fn server(&mut self, name: &str, version: String) {
         println!("   {name} {version}");
         self.servers.insert(name.into(), version.into());
@@ -71,7 +71,7 @@ impl Figures {
         judgement(part, others, &goals)
     }
 
-    /// Writes all figures down, in order, and under `run` what they were measured on.
+    /// Writes all figures into a file, in order, and under `run` what they were measured on.
     pub(crate) fn write(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
         let written = fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("native.json"), self.json()));

@@ -3,9 +3,9 @@
 //!
 //! Stores are in memory, but for those that processes share. Each holder has a lock object of its own under a name of its own. A
 //! lock is *released* when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the
-//! arrival in the waiting task of another. With the argument `costs` only the curves of the core are measured, with
-//! `names` those of reading, with `sqlite`, `postgres`, `redis` or `etcd` only those stores, and nothing is written. A part during which
-//! other programs use much of the processors is not judged.
+//! arrival in the waiting task of another. The arguments name the only parts to measure: `costs` are the curves of the core, `names` those
+//! of lists and statuses, and `sqlite`, `postgres`, `redis` and `etcd` these stores. Then nothing is written. A part during which other
+//! programs use much of the processors is not judged.
 
 mod bare_context;
 mod bare_mutex;
@@ -50,7 +50,7 @@ use trial::Engine;
 
 /// The curves of the core.
 const COSTS: &str = "costs";
-/// The curves of reading, over each store.
+/// The curves of lists and statuses, over each store.
 const NAMES: &str = "names";
 /// The stores that processes share.
 const ENGINES: [&str; 4] = [Sqlite::NAME, Postgres::NAME, Redis::NAME, Etcd::NAME];
@@ -83,7 +83,7 @@ fn main() {
     figures.write();
 }
 
-/// All of them are known, before the first takes its time.
+/// Refuses unknown parts before the first one is measured.
 fn check(parts: &[String]) {
     for part in parts {
         let is_known = [COSTS, NAMES].iter().chain(&ENGINES).any(|known| known == part);
@@ -91,7 +91,7 @@ fn check(parts: &[String]) {
     }
 }
 
-/// With one of the parts that can be measured alone.
+/// Adds the figures of a part that can be measured alone.
 fn measured(figures: Figures, part: &str) -> Figures {
     figures.part(part, |mut figures| {
         on_one_thread(measure(&mut figures, part));

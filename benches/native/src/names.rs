@@ -1,4 +1,4 @@
-//! What it costs to read which names are in use, by how many there are, and by how many there ever were.
+//! What a list and a status cost, by how many names are in use, and by how many were.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 const COUNTS: [usize; 3] = [1, 100, 10_000];
-/// Of each reading.
+/// How often each list and each status is measured.
 const SAMPLES: usize = 9;
 const LISTED: &str = "name";
 
@@ -28,7 +28,7 @@ pub(crate) async fn measure_memory(figures: &mut Figures) {
     that_were(figures, "", &store, [&holder, &reader]).await;
 }
 
-/// Over a store of its own for each curve: what one has left there may not change the other.
+/// Each curve has a store of its own, so that the records of one do not change the other.
 pub(crate) async fn measure<E: Engine>(figures: &mut Figures) {
     let engine = format!("{}_", E::NAME);
     let Some(Place { url, keeper }) = E::start().await else { return };
@@ -48,7 +48,7 @@ async fn close(holder: LeaseManager, reader: LeaseManager) {
     reader.close().await;
 }
 
-/// Another context holds so many names.
+/// Reads while another context holds each of these numbers of names.
 async fn in_use(figures: &mut Figures, engine: &str, holder: &LeaseManager, reader: &LeaseManager) {
     let (mut guards, mut least) = (Vec::new(), f64::INFINITY);
     for count in COUNTS {
@@ -62,7 +62,7 @@ async fn in_use(figures: &mut Figures, engine: &str, holder: &LeaseManager, read
     }
 }
 
-/// One name is in use, and so many others were: one after the other, and then all at once.
+/// Reads while one name is in use, after each of these numbers of others were: one after the other, and then all at once.
 async fn that_were(figures: &mut Figures, engine: &str, store: &dyn Store, [holder, reader]: [&LeaseManager; 2]) {
     let _guard = acquired(holder, 0..1).await;
     let (mut were, mut first) = (0, f64::INFINITY);
@@ -78,7 +78,7 @@ async fn that_were(figures: &mut Figures, engine: &str, store: &dyn Store, [hold
     read(figures, engine, &format!("after_{were}_names_at_once"), store, reader, first).await;
 }
 
-/// What the list of the one name costs, and its status, and how many names the store still has.
+/// What the list and the status of the one name cost, and how many names the store still has.
 async fn read(
     figures: &mut Figures,
     engine: &str,
@@ -95,7 +95,7 @@ async fn read(
     list
 }
 
-/// A goal where something was measured before.
+/// The goal by the first measurement, which has none itself.
 const fn twice(first: f64) -> Target {
     if first.is_finite() { Target::AtMost(first * 2.0) } else { Target::None }
 }

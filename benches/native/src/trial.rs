@@ -70,7 +70,7 @@ pub(crate) trait Engine: Sized {
 
     async fn connect(url: &str) -> Self;
 
-    /// That of the engine which runs.
+    /// The version of the running engine.
     async fn version(&mut self) -> String;
 
     /// Reads a row and writes it in one transaction. Each turn writes another text: an engine may skip what is there already.

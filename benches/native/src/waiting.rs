@@ -13,20 +13,20 @@ use crate::{
     leases,
 };
 
-/// A heartbeat of each context, and a bit.
+/// A bit longer than it takes until each context has sent a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(6);
 
 pub(crate) async fn measure(figures: &mut Figures) {
     awaited_keys(figures);
-    // Contexts that were measured before end their tasks meanwhile, which would be counted.
+    // The contexts of earlier figures end their tasks meanwhile. Their CPU time would be counted.
     sleep(HEARTBEAT).await;
     for (count, target) in [(250, Target::None), (2_000, Target::AtMost(100.0))] {
         queue(figures, count, target).await;
     }
 }
 
-/// One context waits for many keys of another one: what queuing costs for each key, and all that it does from one heartbeat to the
-/// next, with it.
+/// One context waits for many keys of another one: what it costs for each key to queue, and all that the context does from one heartbeat
+/// to the next.
 fn awaited_keys(figures: &mut Figures) {
     for count in [250, 1_000, 4_000] {
         let (mut records, mut holder, mut waiter) = (store(), Context::new(1), Context::new(2));
