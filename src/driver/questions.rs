@@ -85,7 +85,7 @@ impl Questions {
         while self.places.front().is_some_and(|(_, question)| question.is_none()) {
             self.places.pop_front();
         }
-        // So seldom that each removal pays for moving less than two questions.
+        // Seldom enough: on average, fewer than two places are visited for each removal.
         if self.places.len() > 2 * self.open + 16 {
             self.places.retain(|(_, question)| question.is_some());
         }

@@ -1,4 +1,4 @@
-//! Marks that nobody reads: they cost nothing. The feature `marks` has others in their place.
+//! Marks that do nothing and cost nothing. With the feature `marks`, the wasm has those of `web_marks.rs` in their place.
 
 pub(super) const fn begin(_part: u32) {}
 

@@ -24,7 +24,7 @@ impl Part {
     }
 }
 
-/// A part that goes on.
+/// A part that goes on until this is dropped.
 #[must_use]
 pub(crate) struct Marked;
 

@@ -1,5 +1,5 @@
-//! CHLD tells leasehold that its command has ended. Whoever started leasehold may have left it blocked. XFSZ would end leasehold without a
-//! word if a file may not grow; blocked, the write fails, and its error is told.
+//! The mask of signals. CHLD tells leasehold that its command has ended: whoever started leasehold may have left CHLD blocked. XFSZ comes
+//! when a file may not grow, and would end leasehold without a message: while it is blocked, the write fails with an error instead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,10 +9,10 @@ use super::codes::Failure;
 
 /// Whether CHLD was blocked when this process began.
 static WAS_DEAF: AtomicBool = AtomicBool::new(false);
-/// Whether XFSZ was.
+/// Whether XFSZ was blocked then.
 static WAS_SAFE: AtomicBool = AtomicBool::new(false);
 
-/// From here on this process hears of its command, and its writes fail with an error.
+/// Unblocks CHLD and blocks XFSZ, for this thread and those that it starts.
 pub(crate) fn let_us_hear() -> Result<(), Failure> {
     let refused = |why| Failure::system(format!("cannot change the mask of signals: {why}"));
     let before = SigSet::thread_get_mask().map_err(refused)?;
@@ -21,10 +21,10 @@ pub(crate) fn let_us_hear() -> Result<(), Failure> {
     only(Signal::SIGCHLD).thread_unblock().and_then(|()| only(Signal::SIGXFSZ).thread_block()).map_err(refused)
 }
 
-/// Starts a process with both as this one found them: a command inherits the mask of the thread that starts it.
+/// Starts a process with both signals as this one found them: a command inherits the mask of the thread that starts it.
 pub(crate) fn as_it_was<T>(start: impl FnOnce() -> T) -> T {
     let (was_deaf, was_safe) = (WAS_DEAF.load(Ordering::Relaxed), WAS_SAFE.load(Ordering::Relaxed));
-    // All of them fail for invalid arguments only.
+    // A change of the mask fails for invalid arguments only.
     if was_deaf {
         let _ = only(Signal::SIGCHLD).thread_block();
     }

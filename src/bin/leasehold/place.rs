@@ -153,7 +153,8 @@ fn file_of(url: &str) -> Option<(&Path, &str)> {
     names_a_file.then_some((Path::new(path), rest))
 }
 
-/// `None` if it is absolute already, or cannot be written as a URL; or if the store refuses it: here it would lose what says so.
+/// `None` if its path is absolute already, or cannot be written as a URL once it is; or if the store refuses the URL, which must then stay
+/// as the user wrote it: with an absolute path, it might be accepted.
 fn absolute(url: &str) -> Option<String> {
     store::check_url(url).ok()?;
     let (file, rest) = file_of(url).filter(|(file, _)| file.is_relative())?;

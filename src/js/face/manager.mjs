@@ -333,7 +333,7 @@ function given(verb, names, key, options, work) {
 /** To the wasm, no time is for ever. */
 const bounded = (ms) => (ms === Infinity ? undefined : ms);
 
-/** In quotes what a program calls itself: its words are not those of the sentence. */
+/** Quotes what a program calls itself, so that its words stand apart from those of the sentence. */
 const nameOf = ({ holder, instance, info }) => (instance && `${show(instance)} `) + (info && `${show(info)} `) + holder;
 
 function inUse({ key, holders }) {

@@ -33,7 +33,7 @@ pub(super) struct Beacon {
     process: ProcessMark,
     directory: PathBuf,
     session: SessionId,
-    /// Those of the directory.
+    /// The rights of the directory.
     rights: Rights,
     /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
     /// at its lock, and would take us for dead if we dropped it.
@@ -123,7 +123,7 @@ fn lock_file(directory: &Path, session: SessionId, rights: Rights) -> io::Result
     let attempt = || {
         let rising = directory.join(name_of(session, RISING));
         let file = File::create_new(&rising)?;
-        // Where that cannot be done, others may not be able to look at it.
+        // If this fails, other users may be unable to open it.
         let _ = rights.open_file(&file);
         let risen =
             file.try_lock().map_err(io::Error::from).and_then(|()| fs::rename(&rising, path(directory, session)));

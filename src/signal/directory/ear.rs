@@ -95,7 +95,7 @@ mod socket {
     pub(in super::super) struct Socket {
         directory: PathBuf,
         session: SessionId,
-        /// Those of the directory.
+        /// The rights of the directory.
         rights: Rights,
         line: Mutex<Arc<Line>>,
         /// Used again for each message.

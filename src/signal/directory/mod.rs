@@ -69,9 +69,9 @@ use rights::Rights;
 /// It must be on a file system of this machine: a network file system may drop a lock while its process lives.
 /// It is made when it is first needed. If it cannot be made, or nothing can be made in it, there are neither messages nor beacons, and
 /// a dead holder is replaced after a lease of silence; nothing reports that.
-/// Whoever can write to it can forge messages, so give it the permissions of the store. What is made in it gets its permissions, its group
-/// and, if root makes it, its owner, whatever the umask is. Only on Linux is this true of the sockets: elsewhere, the umask decides who
-/// can send to them. A directory that somebody deletes while it is in use is made again for the same users.
+/// Whoever can write to it can forge messages, so give it the permissions of the store. Whatever the umask is, each file in it gets its
+/// permissions; its group, if the process is in that group; and its owner, if root makes the file. Sockets get these on Linux only:
+/// elsewhere, the umask decides who can send to them. A directory that somebody deletes while it is in use is made again for the same users.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};
@@ -84,7 +84,7 @@ use rights::Rights;
 #[derive(Debug)]
 pub struct DirectorySignals {
     directory: PathBuf,
-    /// Those of the directory when it was last seen: if somebody deletes it, it is made anew for the same users.
+    /// The rights of the directory when it was last seen: if somebody deletes it, it is made anew for the same users.
     rights: Mutex<Option<Rights>>,
     awake: Mutex<Option<Awake>>,
 }
@@ -145,7 +145,7 @@ impl DirectorySignals {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it cannot be made, no file in it can, and nothing stands.
+    /// If the directory cannot be made, no file can be made in it, and no beacon stands.
     fn make_directory(&self) {
         let mut known = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
         if Rights::of(&self.directory).is_err() {

@@ -69,8 +69,8 @@ mod sys {
             fs::set_permissions(path, Permissions::from_mode(mode | enter | 0o700))
         }
 
-        /// Makes a socket that only those can send to who have these rights. It is bound out of everybody's reach, and has its name only
-        /// once it has its rights.
+        /// Makes a socket to which only those who have these rights can send. It is bound where nobody else can reach it, and gets its name
+        /// only once it has its rights.
         pub(in super::super) fn bind<T>(
             self,
             place: &Path,
@@ -100,13 +100,13 @@ mod sys {
             if made.gid() == self.group || change(None, Some(self.group)).is_ok() {
                 return self.mode;
             }
-            // Another group than is meant has no more rights than all others.
+            // If it has another group, that group gets the rights of all others.
             self.mode & !0o070 | (self.mode & 0o007) << 3
         }
     }
 
-    /// Makes something at a path that nobody else can replace meanwhile: whoever changes the rights of a path changes those of whatever
-    /// is there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere this fails.
+    /// Makes something at a path where nobody else can replace it meanwhile: else, a change of its rights might change those of whatever
+    /// somebody put there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere this fails.
     fn in_private<T>(place: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         DirBuilder::new().mode(0o700).create(place)?;
         let made = File::open(place).and_then(|open| {

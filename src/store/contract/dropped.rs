@@ -40,7 +40,7 @@ pub async fn a_dropped_transaction_is_whole_or_nothing<S: Store>(open: impl Asyn
         assert_eq!(
             onlooker.run(looks).await,
             granted,
-            "what was granted after a dropped transaction stays granted: that one writes only if nobody wrote since it read"
+            "what was granted after a dropped transaction stays granted: the dropped one may write only if nobody wrote since it read"
         );
     }
 }

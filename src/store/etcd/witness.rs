@@ -15,7 +15,7 @@ impl Witness {
     }
 
     /// # Errors
-    /// [`StoreError`] if the runtime has ended. The connections that were opened in it are dead, and would be waited for in vain.
+    /// [`StoreError`] if the runtime has ended. The connections that were opened in it are dead, and a request would wait for them in vain.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.0.is_finished() { Err(ended()) } else { Ok(()) }
     }

@@ -206,7 +206,7 @@ impl Ear {
     }
 
     /// Looks at all watched beacons, and tells other contexts if this one has begun or stopped waiting. Returns false if the connection
-    /// does not answer, or misses a beacon and belongs to another session.
+    /// does not answer, or if a beacon is missing and the connection belongs to another session.
     async fn look(&self, link: &Link) -> bool {
         let Some(look) = self.watches.look() else { return true };
         let Ok(Ok(Some(sight))) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {

@@ -70,7 +70,8 @@ impl Link {
         self.line.clone()
     }
 
-    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Whether it was free.
+    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if it was
+    /// taken, or if the connection of the server is that of another session.
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
         let claim = claim(self.session);
         let raise = format!("SELECT CASE WHEN {claim} THEN pg_try_advisory_lock({lock}) ELSE false END");
@@ -78,7 +79,7 @@ impl Link {
     }
 
     /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if a beacon is
-    /// missing, and the connection of the server is that of another session: then it proves nothing.
+    /// missing and the connection of the server is that of another session: then the look proves nothing.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Option<Sight>, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {
@@ -123,8 +124,9 @@ const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 /// A session that took longer to connect may have missed a letter.
 pub(super) const AWAITED: Duration = Duration::from_millis(500);
 
-/// Notes whose the connection of the server is, and says whether it is this session's. A pooler gives it to several. The lock of a beacon
-/// seems to be free to whoever shares the connection that has it, so a waiter would take a living holder for dead.
+/// An expression in SQL: notes that the connection of the server is this session's, unless it is that of another one; and says whether it
+/// is this session's. A pooler gives one connection to several sessions. A lock seems to be free on the connection that has it, so a
+/// waiter on the connection of a living holder would take it for dead.
 fn claim(session: SessionId) -> String {
     format!(
         "CASE coalesce(current_setting('leasehold.session', true), '') WHEN '{session}' THEN true \

@@ -429,7 +429,7 @@ impl Attempt<'_> {
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
             Ok(answers) if round.is_written(&answers) => Ok(answers),
-            // The others were written, and are committed.
+            // The other rows were written, and are committed.
             Ok(_) => Err(Fault::Unusable(StoreError { applied: Applied::Unknown, ..failure::not_written(self.names) })),
             // The server stopped at a notification, or at a write before it.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
