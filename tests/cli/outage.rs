@@ -63,7 +63,7 @@ fn who_waits_without_a_limit_waits_for_the_store_too() {
     is_right_once(repeat_with(waits_for_a_busy_store).take(5), |code| *code == 0);
 }
 
-/// A lease passes meanwhile. Returns the code.
+/// The store is busy for longer than a lease. Returns the exit code.
 fn waits_for_a_busy_store() -> i32 {
     let scratch = Scratch::new();
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");

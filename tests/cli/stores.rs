@@ -75,7 +75,7 @@ fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
     }
 }
 
-/// The library refuses such a URL, so a program would not share leases with who names the file here.
+/// The library refuses such a URL. If the command line took it, no program could share leases with it.
 #[test]
 fn a_url_within_a_url_gives_64_and_makes_no_file() {
     let scratch = Scratch::new();

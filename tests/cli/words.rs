@@ -132,7 +132,7 @@ fn the_command_inherits_no_other_descriptor() {
     assert_eq!(before, after, "{done:?}");
 }
 
-/// The signal of that limit ends a process without a word. The command is none of leasehold's writes: the limit holds for it as before.
+/// By default, the signal of that limit ends a process without a message. Leasehold blocks it for itself; it ends the command as ever.
 #[test]
 fn a_limit_on_the_size_of_files_is_told_with_its_remedy() {
     let scratch = Scratch::new();

@@ -308,7 +308,7 @@ fn a_server_of_another_cluster_is_refused() {
     });
 }
 
-/// Nothing answers through its connections any more. To find that out would take the time limit of a request.
+/// Its connections are dead. A request would find that out only at its time limit.
 #[test]
 fn a_store_whose_runtime_ended_says_so_at_once() {
     let Some(address) = server::shared() else { return };

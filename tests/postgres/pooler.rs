@@ -169,7 +169,7 @@ fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
     });
 }
 
-/// Each context shares its connections of the server with all others. A lock that such a connection has seems to be free there.
+/// The pooler lets all contexts share the connections of the server. A lock seems to be free on the connection that has it.
 #[test]
 fn beacons_behind_pgbouncer_do_not_let_a_waiter_take_a_living_holder_for_dead() {
     on_server("pooler_beacons", |place| async move {

@@ -85,7 +85,7 @@ fn said_on(output: ChildStdout) -> Receiver<String> {
     let (sender, said) = channel();
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // Nobody may listen any more.
+            // It fails if nobody listens.
             drop(line.split_once(MARK).map(|(_, said)| sender.send(said.to_owned())));
         }
     });
@@ -124,7 +124,7 @@ impl Other {
         self.said.recv().ok()
     }
 
-    /// What it says next, unless it ended, or says nothing for so long.
+    /// What it says next, unless it ends or stays silent for this long.
     #[allow(clippy::needless_pass_by_ref_mut, reason = "what it says is heard by one only")]
     pub(crate) fn hear_within(&mut self, limit: Duration) -> Option<String> {
         self.said.recv_timeout(limit).ok()
@@ -174,7 +174,7 @@ impl Other {
         self.child.wait().expect("it ends");
     }
 
-    /// It dies at work, for none has ended by itself before. Returns what it has said that nobody has heard yet.
+    /// Kills it at work: it must not have ended by itself. Returns what it has said that nobody has heard yet.
     pub(crate) fn kill_at_work(&mut self) -> impl Iterator<Item = String> {
         self.child.kill().expect("it is a process of ours");
         let ended = self.child.wait().expect("it ends");

@@ -103,7 +103,7 @@ fn x14_an_idle_context_has_no_task_and_no_timer() {
     });
 }
 
-/// The driver leaves the place of a question empty that ends before older ones, and closes the gaps when most places are empty.
+/// A question that ends before older ones leaves its place empty. The driver closes the gaps once most places are empty.
 #[test]
 fn requests_that_are_given_up_in_no_order_leave_the_others_in_theirs() {
     everywhere(async |world| {

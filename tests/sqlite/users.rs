@@ -26,7 +26,7 @@ const BUSY: Duration = Duration::from_secs(60);
 pub(crate) fn act(directory: &Path) {
     let runtime = Runtime::new().unwrap();
     let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
-    // A context that has no lease rests after a while, and that would be seen by its beacon.
+    // A context without a lease rests after a while, and lowers its beacon: others would see that.
     let _rest = runtime.block_on(acquire(&leases, &format!("of {}", std::process::id()))).unwrap();
     let mut guard = None;
     for order in told() {
@@ -67,7 +67,7 @@ impl House {
         house
     }
 
-    /// A process of this user that lets no other user have what it makes, unless it says so.
+    /// A process of this user. Its umask gives no other user any right to what it makes.
     fn start(&self, user: u32) -> Other {
         Other::start_by(Path::new("setpriv"), "actor", &self.scratch, |command| {
             command.args([format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={GROUP}")]);

@@ -16,11 +16,11 @@ use crate::other::{Other, kills_more, say, told};
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
-/// What a holder works before each write. So most are killed and stopped when they have the lease, but no lock of the store.
+/// How long a holder works before each write: most are killed and stopped while they have the lease, but no lock of the store.
 const WORK: Duration = Duration::from_millis(10);
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;
-/// Three leases: by then, another context has the lease of whoever is stopped. Until another one has it, a holder may renew it.
+/// Three leases: by then, the key is granted to another context. Until it is, a holder that goes on may renew its lease.
 const STOP: Duration = Duration::from_secs(3);
 /// The time between two stops.
 const BETWEEN_STOPS: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ pub(crate) async fn count(
     }
 }
 
-/// What the processes said.
+/// How many were killed, and what they said.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     kills: usize,
@@ -87,8 +87,8 @@ impl Told {
     }
 }
 
-/// Kills one after the other, each anywhere in its work, and starts another in its place. Now and then, one that has just counted, and all
-/// others but one, are stopped for so long that they lose the lease, and go on.
+/// Kills one after the other, each anywhere in its work, and starts another in its place. Now and then it stops all but one, among them the
+/// one that has just spoken, for so long that a holder loses its lease; then they go on.
 pub(crate) fn at_random(processes: usize, start: impl Fn() -> Other) -> Told {
     let mut others: Vec<Other> = (0..processes).map(|_| start()).collect();
     let (began, mut told, mut stops) = (Instant::now(), Told::default(), BETWEEN_STOPS / 2);

@@ -67,7 +67,7 @@ fn row(engine: Engine, name: &str, tabs: Tabs, modes: &Value) -> anyhow::Result<
     Ok(format!("| {} | {name} | {} | {rest} | {added:+.0} % |", title(engine), cells.join(" | ")))
 }
 
-/// With as many digits as a reader compares. Less than nothing comes of the wrapping that was taken off.
+/// With as many digits as a reader compares. Where more was taken off for the wrapping than was measured, it is 0.
 fn short(us: f64) -> String {
     let digits = usize::from(us < 20.0);
     format!("{:.digits$}", us.max(0.0) + 0.0)
