@@ -71,7 +71,8 @@ use rights::Rights;
 /// a dead holder is replaced after a lease of silence; nothing reports that.
 /// Whoever can write to it can forge messages, so give it the permissions of the store. Whatever the umask is, each file in it gets its
 /// permissions; its group, if the process is in that group; and its owner, if root makes the file. Sockets get these on Linux only:
-/// elsewhere, the umask decides who can send to them. A directory that somebody deletes while it is in use is made again for the same users.
+/// elsewhere, the umask decides who can send to them. A directory that somebody deletes while it is in use is made again for the same
+/// users.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};

@@ -106,7 +106,8 @@ mod sys {
     }
 
     /// Makes something at a path where nobody else can replace it meanwhile: else, a change of its rights might change those of whatever
-    /// somebody put there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere this fails.
+    /// somebody put there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere
+    /// this fails.
     fn in_private<T>(place: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         DirBuilder::new().mode(0o700).create(place)?;
         let made = File::open(place).and_then(|open| {
