@@ -39,7 +39,7 @@ fn a_lease_whose_record_is_not_written_is_not_granted() {
     }
 }
 
-/// Whoever renews in a transaction of the user's must not believe in a heartbeat that was not written.
+/// A fence that renews in the user's transaction must not rely on a heartbeat that was not written.
 #[test]
 fn a_fence_whose_heartbeat_is_not_written_refuses_the_transaction() {
     on_server("swallowed_fence", |place| async move {

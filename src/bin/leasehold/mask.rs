@@ -1,4 +1,4 @@
-//! The mask of signals. CHLD tells leasehold that its command has ended: whoever started leasehold may have left CHLD blocked. XFSZ comes
+//! The signal mask. CHLD tells leasehold that its command has ended: whoever started leasehold may have left CHLD blocked. XFSZ comes
 //! when a file may not grow, and would end leasehold without a message: while it is blocked, the write fails with an error instead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ static WAS_SAFE: AtomicBool = AtomicBool::new(false);
 
 /// Unblocks CHLD and blocks XFSZ, for this thread and those that it starts.
 pub(crate) fn let_us_hear() -> Result<(), Failure> {
-    let refused = |why| Failure::system(format!("cannot change the mask of signals: {why}"));
+    let refused = |why| Failure::system(format!("cannot change the signal mask: {why}"));
     let before = SigSet::thread_get_mask().map_err(refused)?;
     WAS_DEAF.store(before.contains(Signal::SIGCHLD), Ordering::Relaxed);
     WAS_SAFE.store(before.contains(Signal::SIGXFSZ), Ordering::Relaxed);

@@ -100,7 +100,7 @@ fn remove_unrisen(path: &Path) {
 fn remove_unopened(place: &Path) {
     let found = fs::symlink_metadata(place).ok().filter(fs::Metadata::is_dir);
     if found.is_some_and(|found| age_of(&beacon::last_marked(&found)) >= RISEN_BY) {
-        // Only the user who made it can.
+        // Only its owner and root can.
         let _ = fs::remove_dir_all(place);
     }
 }

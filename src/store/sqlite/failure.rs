@@ -21,8 +21,8 @@ const QUOTA: &str = "a disk quota of this user, of a group or of a folder is use
     the quota";
 const MOUNTED: &str = "the file system of the SQLite file is read-only, and a process that takes leases must write to it; mount it for \
     writing, or see the system's log if it was: a disk error makes it read-only";
-const LIMITED: &str = "the SQLite file or one beside it may not grow: the size of this process's files is limited; raise the limit, by \
-    ulimit -f";
+const LIMITED: &str = "the SQLite file or one beside it cannot grow: the size of the files that this process writes is limited; raise \
+    the limit with ulimit -f";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]
