@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use crate::Mutant;
 
 /// What the build needs. Whatever else there is changes nothing.
-const NEEDED: [&str; 6] = ["Cargo.toml", "Cargo.lock", "README.md", "examples", "src", "tests"];
+const NEEDED: [&str; 7] = ["Cargo.toml", "Cargo.lock", "README.md", "benches/machine", "examples", "src", "tests"];
 /// What is fetched or built there, and large.
 const LEFT_OUT: [&str; 2] = ["node_modules", "target"];
 
