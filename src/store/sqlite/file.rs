@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -11,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use super::{
     beside,
     failure::{self, Trouble},
-    identity::Identity,
+    identity::{Identity, may_write},
     look::{self, Way},
     schema::{self, Tables},
     worker,
@@ -26,6 +27,10 @@ const ATTEMPTS: usize = 4;
 const SIGNALS: &str = ".d";
 /// How long opening waits for others.
 pub(super) const OPENING: Duration = Duration::from_secs(5);
+/// How long opening waits until others may use what another user's process has just made beside the file.
+const SHARING: Duration = Duration::from_secs(1);
+/// The pause between two attempts meanwhile.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// An SQLite file with the tables of the leases.
 #[derive(Debug)]
@@ -46,7 +51,23 @@ pub(super) struct LeaseFile {
 
 impl LeaseFile {
     pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        at_checked(path, prefix, |path| Self::open_certainly(path, prefix).map_err(|error| beside::blame(path, error)))
+        at_checked(path, prefix, |path| Self::open_shared(path, prefix).map_err(|error| beside::blame(path, error)))
+    }
+
+    /// SQLite makes the files beside the database by the umask, and gives them the rights of the database only then. In between, the
+    /// umask may keep out another user who may write to the database.
+    fn open_shared(path: &Path, prefix: &str) -> Result<Self, StoreError> {
+        let deadline = worker::clock() + SHARING;
+        loop {
+            match Self::open_certainly(path, prefix) {
+                Err(error)
+                    if error.kind == StoreErrorKind::Unsupported && may_write(path) && worker::clock() < deadline =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and leaves nothing beside it.
