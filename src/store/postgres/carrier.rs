@@ -84,6 +84,11 @@ impl Row {
     pub(super) fn text(&self, column: usize) -> Option<&str> {
         self.0.get(column)?.as_deref()
     }
+
+    /// Whether a column says `true`; NULL does not.
+    pub(super) fn is_true(&self, column: usize) -> bool {
+        self.text(column) == Some("t")
+    }
 }
 
 /// What the server said of a statement.

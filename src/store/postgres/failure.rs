@@ -53,7 +53,7 @@ fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) 
 
 /// Fails if policies may hide rows, by what [`Names::ask_hiding`] found: the server itself reports no error.
 pub(super) fn check_hiding(found: &[Row]) -> Result<(), Failure> {
-    if found.first().is_none_or(|row| row.text(0) != Some("t")) {
+    if !found.first().is_some_and(|row| row.is_true(0)) {
         return Ok(());
     }
     let said = "row-level security is active, and no policies USING (true) let the user see, lock and delete all rows";
@@ -128,7 +128,7 @@ pub(super) const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
 
 /// What [`IS_STANDBY`] found.
 pub(super) fn is_standby(found: &[Row]) -> bool {
-    found.first().is_some_and(|row| row.text(0) == Some("t"))
+    found.first().is_some_and(|row| row.is_true(0))
 }
 
 /// As if such a server had refused.

@@ -135,7 +135,7 @@ fn claim(session: SessionId) -> String {
 }
 
 fn is_true(answers: &Answers, place: usize) -> bool {
-    answers.first(place).is_some_and(|row| row.text(0) == Some("t"))
+    answers.first(place).is_some_and(|row| row.is_true(0))
 }
 
 fn locks_in(answers: &Answers) -> Vec<i64> {

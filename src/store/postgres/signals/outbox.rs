@@ -54,7 +54,7 @@ impl Letter {
 
     /// Whether the statement found a listener.
     pub(in super::super) fn is_heard(rows: &[Row]) -> bool {
-        rows.first().is_some_and(|row| row.text(1) == Some("t"))
+        rows.first().is_some_and(|row| row.is_true(1))
     }
 }
 
