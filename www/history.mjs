@@ -1,12 +1,12 @@
-// What happened in each context, as spans and marks: made of what the contexts say themselves, and of what the records
-// show of those that say nothing. It knows no page and no clock: all times, in ms since 1970, are handed in.
+// What happened in each context, as spans and marks: from what the contexts report themselves, and from the records of
+// contexts that report nothing. It knows no page and no clock: all times, in ms since 1970, are handed in.
 
 // How long ago something may be and still be shown.
 export const WINDOW_MS = 60_000;
-// This many looks without an answer make a silence: one alone may be answered late.
+// A context is silent if it has not answered this many questions: it may answer a single one late.
 const UNANSWERED = 4;
 const SILENCE_MS = 2_000;
-// A record and what was said of it are looked at so far apart before the record is believed.
+// A record is believed only if it was read this long after the last report about the key.
 const SETTLED_MS = 1_000;
 // Turns that follow each other faster are drawn as one.
 const BREATH_MS = 400;
@@ -33,7 +33,7 @@ export class History {
     const lane = this.#lane(id, name, holder);
     this.#adopt(lane, holder);
     Object.assign(lane, { name, own, speaks: true, gone: bye });
-    // Whoever looks cannot look while it is silent itself.
+    // The tab that asks cannot ask while it is silent itself, so it has no unanswered questions.
     const silent = own || lane.unanswered >= UNANSWERED;
     if (lane.heard !== null && silent && at - lane.heard > SILENCE_MS) lane.silences.push({ from: lane.heard, to: at });
     lane.unanswered = 0;
@@ -42,12 +42,12 @@ export class History {
     if (bye) for (const span of lane.spans.filter(isOpen)) Object.assign(span, { to: at, end: "closed" });
   }
 
-  // Everybody was asked for a sign of life.
+  // All contexts were asked for a sign of life.
   looked() {
     for (const lane of this.#lanes.values()) lane.unanswered += 1;
   }
 
-  // Nobody was asked for a while, so that no answer says nothing.
+  // No context was asked for a while, so a missing answer means nothing.
   rested(now) {
     for (const lane of this.#lanes.values()) Object.assign(lane, { unanswered: 0, heard: lane.heard && now });
   }
@@ -82,7 +82,7 @@ export class History {
     return lane;
   }
 
-  // It was seen in a record before it spoke.
+  // The context was seen in a record before it reported anything.
   #adopt(lane, holder) {
     const seen = this.#lanes.get(holder);
     if (!seen || seen === lane) return;
@@ -115,11 +115,11 @@ export class History {
   #granted(lane, { key, token, at, mode, open }) {
     if (mode === "exclusive") this.#replaceOthers(lane, key, token, at);
     if (open?.kind === "waiting") end(open, at, "granted");
-    // Its record was seen before it was heard.
+    // The record was read before the grant was reported.
     if (open?.kind === "holding") return Object.assign(open, { token });
     const before = lane.spans.findLast((span) => span.key === key && span.kind === "holding");
     if (before?.end === "released" && at - before.to < BREATH_MS) {
-      // One of many short turns: drawn on, and the short wait between them not at all.
+      // One of many short turns: its span goes on, and the short wait between them is not drawn.
       if (lane.marks.at(-1)?.type === "released") lane.marks.pop();
       lane.spans = lane.spans.filter((span) => span.key !== key || span.kind === "holding" || span.from < before.to);
       return Object.assign(before, { to: null, end: null, token, turns: before.turns + 1 });
@@ -128,7 +128,7 @@ export class History {
     lane.marks.push({ type: "granted", key, token, at });
   }
 
-  // Whoever held it before does so no more, and may not know it: it is frozen, or dead.
+  // An earlier holder has lost the key, and may not know it: it is frozen, or dead.
   #replaceOthers(successor, key, token, at) {
     for (const lane of this.#lanes.values()) {
       if (lane === successor) continue;

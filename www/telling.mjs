@@ -1,12 +1,12 @@
-// Tabs tell each other what happens to their leases, as long as one of them looks. It costs nothing while none does: a tab
-// listens from the first look on, and answers each look with a sign of life, so that nobody needs a timer (those of hidden
-// tabs are slow).
+// Tabs tell each other what happens to their leases, as long as one of them asks, by the message "look". While none asks, this
+// costs nothing: a tab listens from the first question on, and answers each question with a sign of life. So no tab needs a
+// timer (the timers of hidden tabs are slow).
 const TYPES = ["waiting", "withdrawn", "granted", "suspect", "certain", "lost", "released"];
-// Whoever looks does so every half second.
+// A tab that asks does so every half second.
 const WATCHED_MS = 3_000;
-// More events than these between two looks are told with the next answer.
+// If more events than these happen between two questions, the next answer tells the rest.
 const BURST = 20;
-// What nobody asked for yet: a tab that was frozen hears of its losses before it hears the looks that it missed.
+// Events that nobody has asked for yet: a tab that was frozen hears of its losses before it hears the questions it missed.
 const KEPT = 200;
 
 export class Telling {

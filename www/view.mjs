@@ -16,7 +16,7 @@ export function showName(name) {
 export function enable(buttons) {
   const focused = document.activeElement;
   for (const [id, sensible] of Object.entries(buttons)) element(id).disabled = !sensible;
-  // Who works the page by keyboard does not begin at its top again, when the button just pressed is of no use any more.
+  // If the button that was just pressed is disabled now, the focus moves to its neighbour, not to the top of the page.
   if (focused?.disabled) focused.closest(".buttons, .choices").querySelector("button:not(:disabled)")?.focus();
 }
 
@@ -44,7 +44,7 @@ function waiter({ info, own }) {
   return item;
 }
 
-// The countdown: `remaining` of `whole` milliseconds, or null when nobody holds.
+// The countdown: `remaining` of `whole` milliseconds, or null when nobody holds the lease.
 export function showRemaining(remaining, whole) {
   element("remaining").textContent = remaining === null ? "–" : `${(Math.max(remaining, 0) / 1000).toFixed(1)} s`;
   element("bar").style.transform = `scaleX(${Math.min(Math.max((remaining ?? 0) / whole, 0), 1)})`;
@@ -79,7 +79,7 @@ export function showError(doing, error) {
   element("error").hidden = false;
 }
 
-// What failed has succeeded by now.
+// The action that failed has succeeded by now.
 export function forgetError(doing) {
   if (element("error").dataset.doing === doing) element("error").hidden = true;
 }
