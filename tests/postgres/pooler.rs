@@ -25,17 +25,22 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
+    /// It gives each transaction another connection.
     pub(crate) fn start(server: &Place) -> Option<Self> {
+        Self::start_on(server, free_port(), "pool_mode = transaction")
+    }
+
+    /// Starts one with these lines in its file, too.
+    fn start_on(server: &Place, port: u16, lines: &str) -> Option<Self> {
         let places = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
         let Some(program) = places.iter().map(PathBuf::from).find(|place| place.exists()) else {
             skip("pgbouncer is missing; .ci/setup postgres installs it");
             return None;
         };
-        let (folder, port) = (folder(), free_port());
-        let behind = server.port();
+        let (folder, behind) = (folder(), server.port());
         let text = format!(
             "[databases]\npostgres = host=127.0.0.1 port={behind} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
-             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+             listen_port = {port}\nunix_socket_dir =\nauth_type = any\ndefault_pool_size = 3\n{lines}\n"
         );
         // The folder is the server user's, as the file is to be.
         let write = as_server("sh")
@@ -169,25 +174,60 @@ fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
     });
 }
 
-/// The pooler lets all contexts share the connections of the server. A lock seems to be free on the connection that has it.
+/// What may keep a lock from standing as long as its session: the pooler resets a connection after each transaction, or closes an idle one.
+const WAYS: [&str; 4] = [
+    "server_round_robin = 1",
+    "server_reset_query = RESET ALL\nserver_reset_query_always = 1",
+    "server_reset_query = DISCARD ALL\nserver_reset_query_always = 1",
+    "server_idle_timeout = 1",
+];
+
 #[test]
-fn beacons_behind_pgbouncer_do_not_let_a_waiter_take_a_living_holder_for_dead() {
-    on_server("pooler_beacons", |place| async move {
-        let Some(pooler) = Pooler::start(&place) else { return };
-        let far = place.behind(pooler.port);
-        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
-        drop(place.store().await);
-        let manager = async || {
-            let store = far.builder().with_beacons().connect().await.unwrap();
-            LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
-        };
-        let (holder, waiters) = (manager().await, [manager().await, manager().await]);
-        let guard = holder.lock("k").acquire().await.unwrap();
-        let waits = waiters.each_ref().map(|waiter| waiter.lock("k").acquire().boxed());
-        // An absent beacon proves a death after 10 s.
-        let granted = timeout(Duration::from_secs(14), futures::future::select_all(waits)).await;
-        assert!(granted.is_err() && guard.is_valid(), "a living holder was replaced");
+fn beacons_are_refused_behind_pgbouncer() {
+    on_server("pooler_refused", |place| async move {
+        for ways in WAYS {
+            let lines = format!("pool_mode = transaction\n{ways}");
+            let Some(pooler) = Pooler::start_on(&place, free_port(), &lines) else { return };
+            let far = place.behind(pooler.port);
+            until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+            let error =
+                far.builder().with_beacons().connect().await.expect_err("a beacon would end with another's use");
+            let words = ["beacons", "pooler", "connect to the server itself", "without beacons"];
+            assert!(!error.retry && words.iter().all(|word| error.message.contains(word)), "{error}");
+        }
     });
+}
+
+/// In session mode each context has a connection of its own until it leaves. Then somebody sets the pooler to transaction mode, while the
+/// programs run: all contexts share the connections of the server. A lock seems to be free on the connection that has it.
+#[test]
+fn a_pooler_that_is_set_to_transaction_mode_does_not_let_a_waiter_take_a_living_holder_for_dead() {
+    on_server("pooler_switched", |place| async move {
+        drop(place.store().await);
+        futures::future::join_all(WAYS.map(|ways| switched(&place, ways))).await;
+    });
+}
+
+async fn switched(place: &Place, ways: &str) {
+    let Some(pooler) = Pooler::start_on(place, free_port(), "pool_mode = session\ndefault_pool_size = 20") else {
+        return;
+    };
+    let (far, port) = (place.behind(pooler.port), pooler.port);
+    until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+    let manager = async |place: &Place| {
+        let store = place.builder().with_beacons().connect().await.unwrap();
+        LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
+    };
+    let (holder, waiters) = (manager(&far).await, [manager(&far).await, manager(place).await]);
+    drop(pooler);
+    let lines = format!("pool_mode = transaction\n{ways}");
+    let Some(_pooler) = Pooler::start_on(place, port, &lines) else { return };
+    until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+    let guard = holder.lock(ways).acquire().await.unwrap();
+    let waits = waiters.each_ref().map(|waiter| waiter.lock(ways).acquire().boxed());
+    // An absent beacon proves a death after 10 s.
+    let granted = timeout(Duration::from_secs(14), futures::future::select_all(waits)).await;
+    assert!(granted.is_err() && guard.is_valid(), "a living holder was replaced: {ways}");
 }
 
 const TURNS: i32 = 20;

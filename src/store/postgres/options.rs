@@ -9,18 +9,18 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     CONNECT, Place, PostgresPool, PostgresStore, Voice,
     carrier::{Answers, Failure, Round, Row, Source, Supply},
-    failure,
+    failure, fresh_id,
     lending::{Errand, Lending},
     literal::text,
     memory::Memory,
     names::{Names, is_plain},
     neighbours::Neighbours,
-    signals::{Hearing, Speaking},
+    signals::{Hearing, Speaking, check_for_beacons},
     sweep::Crowding,
     transaction::TRIES,
 };
 use crate::executor::Shared;
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::machine::{SessionId, StoreError, StoreErrorKind};
 use crate::store::{Durability, inside::runtime_for};
 
 /// Chooses how a [`PostgresStore`] connects.
@@ -105,6 +105,9 @@ impl PostgresStoreBuilder {
     /// waiter may therefore replace it only 10 s after it connected.
     /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
     ///
+    /// [`connect`](Self::connect) and each session try out whether a notification arrives, and go without beacons if none does: behind a
+    /// pooler that gives each transaction another connection, such as pgbouncer in transaction mode, `connect` fails.
+    ///
     /// A URL for [`from_url`](crate::store::from_url) says the same by `?signals=beacons`.
     pub fn with_beacons(mut self) -> Self {
         self.signals = Some(Voice { beacons: true });
@@ -134,28 +137,38 @@ impl PostgresStoreBuilder {
         let runtime = runtime_for("PostgreSQL")?;
         let deadline = Instant::now() + CONNECT;
         let Supply { lender, exchange } = self.source.open(runtime.clone()).await?;
-        if exchange.is_none() && self.signals.is_some_and(|voice| voice.beacons) {
+        let beacons = self.signals.is_some_and(|voice| voice.beacons);
+        if exchange.is_none() && beacons {
             return Err(invalid(DEAF));
         }
         let lending = Lending::new(lender);
-        // A pooler accepts a client before it has found a server for that client.
-        let silent = || {
-            StoreError::transient(format!(
-                "the server accepted the connection, but did not answer within {} s; check that it is not overloaded, and that a pooler \
-                 in front of it can reach it",
-                CONNECT.as_secs()
-            ))
+        let asking = async {
+            let names = names_in(&lending, self.prefix).await?;
+            let hearing = match &exchange {
+                Some(exchange) if beacons => {
+                    check_for_beacons(&lending, &**exchange, &names, SessionId(fresh_id()?.0)).await?
+                }
+                _ => Hearing::default(),
+            };
+            Ok((names, hearing))
         };
         // Boxed, because an application's futures contain this one, and the compiler refuses futures that nest too deeply.
-        let names =
-            timeout_at(deadline, names_in(&lending, self.prefix).boxed()).await.unwrap_or_else(|_| Err(silent()))?;
-        let (neighbours, memory) = (Neighbours::default(), Memory::default());
+        let (names, hearing) = timeout_at(deadline, asking.boxed()).await.unwrap_or_else(|_| Err(silent()))?;
+        let (neighbours, memory, crowding) = (Neighbours::default(), Memory::default(), Crowding::default());
         let (durability, signals) = (self.durability, self.signals);
-        let (crowding, hearing) = (Crowding::default(), Hearing::default());
         let place =
             Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, crowding, hearing };
         Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }
+}
+
+/// A pooler accepts a client before it has found a server for that client.
+fn silent() -> StoreError {
+    StoreError::transient(format!(
+        "the server accepted the connection, but did not answer within {} s; check that it is not overloaded, and that a pooler in front \
+         of it can reach it",
+        CONNECT.as_secs()
+    ))
 }
 
 pub(super) fn check_prefix(prefix: &str) -> Result<(), StoreError> {

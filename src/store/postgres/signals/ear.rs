@@ -7,11 +7,14 @@ use futures::future::{Either, select};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
-    super::{Place, carrier::Exchange},
+    super::{
+        Place,
+        carrier::{Exchange, Round},
+    },
     alarm::Alarm,
     hearing,
     link::{AWAITED, Event, Link},
@@ -46,6 +49,8 @@ pub(super) struct Ear {
     /// The session rests, and hears nothing from then on.
     pub(super) over: Shared<AtomicBool>,
     beacon: Beacon,
+    /// It has heard the notification that tries out its connection.
+    hears: bool,
     pub(super) watches: Shared<Watches>,
     outbox: Outbox,
 }
@@ -71,7 +76,7 @@ impl Ear {
     ) -> Self {
         let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
         let (over, watches) = (Shared::default(), Shared::new(Watches::new()));
-        Self { exchange, place, session, inbox, over, beacon, watches, outbox: Outbox::default() }
+        Self { exchange, place, session, inbox, over, beacon, hears: false, watches, outbox: Outbox::default() }
     }
 
     /// Until the session rests, and what it said last was sent.
@@ -146,15 +151,15 @@ impl Ear {
 
     /// Until the connection is cut.
     async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
-        self.outbox.flush(link);
         if self.beacon == Beacon::Wanted {
-            let raised = timeout(LIMIT, link.raise(self.place.names.beacon(self.session))).await;
-            if !matches!(raised, Ok(Ok(true))) {
-                return Ok(());
+            let raised = self.raise(link, heard).await;
+            if !matches!(raised, Ok(true)) {
+                // The session may rest now, and has somebody to tell of its end.
+                self.outbox.flush(link);
+                return raised.map(drop);
             }
-            self.beacon = Beacon::Stands;
-            self.notice(Notice::BeaconStands(self.session));
         }
+        self.outbox.flush(link);
         // It ends with this connection.
         let mut trial = JoinSet::new();
         if !self.place.hearing.is_known() {
@@ -180,6 +185,35 @@ impl Ear {
         }
     }
 
+    /// Raises the beacon if the connection is tried out and found fit. Returns false if the connection is to be given up. Meanwhile nothing
+    /// else is sent: a pooler may happen to pass the notification on to a connection that is busy.
+    async fn raise(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<bool, Rests> {
+        let until = Instant::now() + hearing::PATIENCE;
+        let trial = timeout(LIMIT, hearing::try_when_idle(self.place.clone(), self.session));
+        if !matches!(self.meanwhile(trial, heard).await?, Ok(Ok(()))) {
+            return Ok(false);
+        }
+        while !self.hears {
+            let Some(event) = heard_before(sleep_until(until), heard).await else { break };
+            self.take(event, None)?;
+        }
+        if !self.hears {
+            self.place.hearing.is_deaf(&self.place.names);
+            self.lose_beacon();
+            // Its end may be among the events that were taken meanwhile.
+            return Ok(timeout(LIMIT, link.line().carry(Round::one("SELECT")))
+                .await
+                .is_ok_and(|answer| answer.is_ok()));
+        }
+        let raised = timeout(LIMIT, link.raise(self.place.names.beacon(self.session))).await;
+        if !matches!(raised, Ok(Ok(true))) {
+            return Ok(false);
+        }
+        self.beacon = Beacon::Stands;
+        self.notice(Notice::BeaconStands(self.session));
+        Ok(true)
+    }
+
     /// Does what an event asks for.
     fn take(&mut self, event: Option<Event>, link: Option<&Link>) -> Result<(), Rests> {
         match event {
@@ -193,10 +227,11 @@ impl Ear {
     }
 
     /// The server sends to whoever listens, the sender too.
-    fn hear(&self, payload: &str) {
+    fn hear(&mut self, payload: &str) {
         let Some((sender, text)) = payload.split_once(' ') else { return };
         if sender == self.session.to_string() {
             if text == hearing::TRIAL {
+                self.hears = true;
                 self.place.hearing.heard();
             }
         } else if let Some(message) = Message::decode(text) {

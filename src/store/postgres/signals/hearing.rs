@@ -1,23 +1,32 @@
 //! Finds out whether notifications arrive at all. A pooler that gives each transaction another connection accepts `LISTEN`, but passes no
 //! notification on. So a store notifies one of its own sessions once, by a connection of its pool, and waits until the session hears it.
+//!
+//! Where beacons are wanted, each session is tried out before it raises its own. A notification that arrives while a connection is idle shows
+//! that the server's connection belongs to nobody else. Only then does a lock on it stand as long as the session: such a pooler closes
+//! connections that are idle for it, and their locks end although the session lives.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
-use std::format;
+use std::{boxed::Box, format};
 
-use tokio::time::sleep;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use tracing::warn;
 
 use super::super::{
     Place,
-    carrier::{Line, Round},
-    literal::text,
-    options::ask,
+    carrier::{Exchange, Line, Round},
+    failure,
+    lending::Lending,
+    names::Names,
+    options::{ask, invalid},
 };
 use crate::executor::Shared;
-use crate::machine::SessionId;
+use crate::machine::{SessionId, StoreError};
 
 /// The notification that the session sends itself. Other code ignores it, as it ignores whatever a session tells itself.
 pub(super) const TRIAL: &str = "trial";
@@ -26,10 +35,18 @@ pub(super) const TRIAL: &str = "trial";
 const BEFORE: Duration = Duration::from_secs(1);
 /// How long the task of the session may take to note what its connection has received.
 const AFTER: Duration = Duration::from_secs(2);
+/// How long a connection is idle before it is tried out for a beacon. By then a pooler has given its server to somebody else.
+const IDLE: Duration = Duration::from_millis(10);
+/// How long a notification may take that is to allow a beacon. A server that takes longer is not fit for beacons, either.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 const DEAF: &str = "PostgreSQL accepts LISTEN, but no notification arrives, so a waiter may be granted its lease up to a heartbeat \
     late; a pooler in between seems to give each transaction another connection, as pgbouncer does in transaction mode: connect to \
     the server itself, or turn signals off by without_signals() or by ?signals=off in the URL";
+
+const NO_BEACONS: &str = "PostgreSQL accepts LISTEN, but no notification arrived within 5 s, so beacons are of no use: a pooler in between seems \
+    to give each transaction another connection, as pgbouncer does in transaction mode, and a lease would be granted twice when it \
+    closes one of them; connect to the server itself, or open the store without beacons";
 
 /// Whether it is known if the sessions of a store hear notifications.
 #[derive(Debug, Default)]
@@ -46,6 +63,13 @@ impl Hearing {
     pub(super) fn heard(&self) {
         self.is_known.store(true, Relaxed);
     }
+
+    /// A trial was not heard.
+    pub(super) fn is_deaf(&self, names: &Names) {
+        if !self.is_known.swap(true, Relaxed) {
+            warn!(target: "leasehold", store = ?names.reach(), "{DEAF}");
+        }
+    }
 }
 
 /// Tries out the connection of a session, and warns if no notification arrives. If a query fails, a later connection is tried.
@@ -55,9 +79,7 @@ pub(super) async fn try_out(place: Shared<Place>, session: SessionId, line: Shar
     if place.hearing.is_known() {
         return;
     }
-    let channel = place.names.channel_of(session);
-    let notify = format!("SELECT pg_notify({}, {})", text(&channel), text(&format!("{session} {TRIAL}")));
-    if !matches!(ask(&place.lending, &notify).await, Ok(Ok(_))) {
+    if notify(&place.lending, &place.names, session).await.is_err() {
         return;
     }
     // The server has committed the notification. So a connection that listens receives it before the answer to this query.
@@ -65,7 +87,38 @@ pub(super) async fn try_out(place: Shared<Place>, session: SessionId, line: Shar
         return;
     }
     sleep(AFTER).await;
-    if !place.hearing.is_known.swap(true, Relaxed) {
-        warn!(target: "leasehold", store = ?place.names.reach(), "{DEAF}");
-    }
+    place.hearing.is_deaf(&place.names);
+}
+
+/// Notifies a session by a connection of the pool. The user needs no right for the command, as for the function of the same name.
+async fn notify(lending: &Lending, names: &Names, session: SessionId) -> Result<(), StoreError> {
+    let notify = format!("NOTIFY {}, '{session} {TRIAL}'", names.channel_of(session));
+    ask(lending, &notify).await?.map(drop).map_err(|failure| failure::of_statement(&failure, names))
+}
+
+/// Notifies a session that has been idle for a moment.
+pub(super) async fn try_when_idle(place: Shared<Place>, session: SessionId) -> Result<(), StoreError> {
+    sleep(IDLE).await;
+    notify(&place.lending, &place.names, session).await
+}
+
+/// Tries out whether connections for signals are fit for beacons. `nobody` is a session that is never opened.
+///
+/// # Errors
+/// [`StoreError`] if no notification arrives, or the server cannot be asked.
+pub(in super::super) async fn check_for_beacons(
+    lending: &Lending,
+    exchange: &dyn Exchange,
+    names: &Names,
+    nobody: SessionId,
+) -> Result<Hearing, StoreError> {
+    let heard = Shared::new(Notify::new());
+    let hears = heard.clone();
+    let line = exchange.open(Box::new(move |payload| payload.into_iter().for_each(|_| hears.notify_one()))).await?;
+    let listen = Round::one(&format!("LISTEN {}", names.channel_of(nobody)));
+    line.carry(listen).await.map_err(|failure| failure::of_statement(&failure, names))?;
+    sleep(IDLE).await;
+    notify(lending, names, nobody).await?;
+    timeout(PATIENCE, heard.notified()).await.map_err(|_| invalid(NO_BEACONS))?;
+    Ok(Hearing { is_known: AtomicBool::new(true) })
 }

@@ -27,7 +27,7 @@ use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
 
 use ear::Ear;
-pub(super) use hearing::Hearing;
+pub(super) use hearing::{Hearing, check_for_beacons};
 use link::Event;
 pub(super) use outbox::Letter;
 use watches::{Locks, Watches};
