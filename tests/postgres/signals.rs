@@ -320,7 +320,7 @@ async fn locks(place: &Place) -> i64 {
     place.client().await.query_one(held, &[]).await.unwrap().get(0)
 }
 
-/// Each session holds the locks of its beacon and of its messages, and a third one while it waits.
+/// Each session holds the locks of its beacon, of its messages and of its connection, and a fourth one while it waits.
 #[test]
 fn a_session_says_that_it_waits_while_it_watches_another() {
     let Some(server) = Server::start() else { return };
@@ -329,21 +329,21 @@ fn a_session_says_that_it_waits_while_it_watches_another() {
         drop(place.store().await);
         let (one, _told) = awake(&place, 1).await;
         let (other, _told) = awake(&place, 2).await;
-        until("two locks each", async || locks(&place).await == 4).await;
+        until("three locks each", async || locks(&place).await == 6).await;
         one.watch(1, SessionId(2));
         one.watch(2, SessionId(9));
-        until("one of them waits", async || locks(&place).await == 5).await;
+        until("one of them waits", async || locks(&place).await == 7).await;
         other.watch(1, SessionId(1));
-        until("both wait", async || locks(&place).await == 6).await;
+        until("both wait", async || locks(&place).await == 8).await;
         one.unwatch(2);
         sleep(LOOKED).await;
-        assert_eq!(locks(&place).await, 6, "it still watches the other one");
+        assert_eq!(locks(&place).await, 8, "it still watches the other one");
         one.unwatch(1);
-        until("it waits no longer", async || locks(&place).await == 5).await;
+        until("it waits no longer", async || locks(&place).await == 7).await;
         one.watch(3, SessionId(2));
-        until("it waits again", async || locks(&place).await == 6).await;
+        until("it waits again", async || locks(&place).await == 8).await;
         one.rest();
-        until("its connection gave up all its locks", async || locks(&place).await == 3).await;
+        until("its connection gave up all its locks", async || locks(&place).await == 4).await;
     });
 }
 

@@ -74,6 +74,11 @@ impl Names {
         self.number("ear", &bytes_of(session))
     }
 
+    /// The advisory lock of this one of a session's connections.
+    pub(super) fn link(&self, session: SessionId, number: u64) -> i64 {
+        self.number("link", &[&bytes_of(session)[..], &number.to_be_bytes()].concat())
+    }
+
     /// The advisory lock of whoever makes the tables.
     pub(super) fn lock_of_schema(&self) -> i64 {
         self.number("schema", b"")

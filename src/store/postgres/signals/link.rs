@@ -36,7 +36,8 @@ pub(super) enum Event {
 /// A connection that listens. Its notifications, and its end, go to the task as events.
 pub(super) struct Link {
     line: Shared<dyn Line>,
-    session: SessionId,
+    /// The advisory lock that the connection has, and no other one.
+    own: i64,
     pub(super) number: u64,
 }
 
@@ -59,10 +60,12 @@ impl Link {
         round.add(&format!("LISTEN {}", names.channel_of(session)));
         round.add(STAYS);
         // Notifiers take the lock as a sign that the session listens, which it does only once its round is committed.
-        for round in [round, Round::one(&format!("SELECT pg_try_advisory_lock({})", names.ear(session)))] {
+        let (ear, own) = (names.ear(session), names.link(session, number));
+        let locks = format!("SELECT pg_try_advisory_lock({ear}), pg_try_advisory_lock({own})");
+        for round in [round, Round::one(&locks)] {
             line.carry(round).await.map_err(|failure| failure::of_statement(&failure, names))?;
         }
-        Ok(Self { line, session, number })
+        Ok(Self { line, own, number })
     }
 
     /// The connection itself.
@@ -70,16 +73,16 @@ impl Link {
         self.line.clone()
     }
 
-    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if it was
-    /// taken, or if the connection of the server is that of another session.
+    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if it was taken, or if this is not
+    /// the connection of the server that was opened.
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
-        let claim = claim(self.session);
-        let raise = format!("SELECT CASE WHEN {claim} THEN pg_try_advisory_lock({lock}) ELSE false END");
+        let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         Ok(is_true(&self.line.carry(Round::one(&raise)).await?, 0))
     }
 
     /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if a beacon is
-    /// missing and the connection of the server is that of another session: then the look proves nothing.
+    /// missing, and this is not the connection of the server that was opened: then the look proves nothing. A server that was started
+    /// again has lost all locks, and a pooler goes on with it on another connection.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Option<Sight>, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {
@@ -88,12 +91,12 @@ impl Link {
         });
         let answers = self.line.carry(round).await?;
         let seen = Sight { held: locks_in(&answers), has_said: change.is_some_and(|change| is_true(&answers, change)) };
-        // Most looks find all beacons, and need not pay for the question whose connection it is.
+        // Most looks find all beacons, and need not pay for reading the server's list.
         if look.finds_all_beacons(&seen) {
             return Ok(Some(seen));
         }
-        let mut round = Round::one(&held(&look.locks()));
-        let own = round.add(&format!("SELECT {}", claim(self.session)));
+        let mut round = Round::one(&listed(&look.locks()));
+        let own = round.add(&format!("SELECT {}", is_own(self.own)));
         let answers = self.line.carry(round).await?;
         Ok(is_true(&answers, own).then(|| Sight { held: locks_in(&answers), ..seen }))
     }
@@ -124,16 +127,6 @@ const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 /// A session that took longer to connect may have missed a letter.
 pub(super) const AWAITED: Duration = Duration::from_millis(500);
 
-/// An expression in SQL: notes that the connection of the server is this session's, unless it is that of another one; and says whether it
-/// is this session's. A pooler gives one connection to several sessions. A lock seems to be free on the connection that has it, so a
-/// waiter on the connection of a living holder would take it for dead.
-fn claim(session: SessionId) -> String {
-    format!(
-        "CASE coalesce(current_setting('leasehold.session', true), '') WHEN '{session}' THEN true \
-         WHEN '' THEN set_config('leasehold.session', '{session}', false) <> '' ELSE false END"
-    )
-}
-
 fn is_true(answers: &Answers, place: usize) -> bool {
     answers.first(place).is_some_and(|row| row.is_true(0))
 }
@@ -149,4 +142,21 @@ fn held(locks: &[i64]) -> String {
         "SELECT wanted FROM unnest({}) AS wanted WHERE NOT pg_try_advisory_xact_lock_shared(wanted)",
         numbers(locks)
     )
+}
+
+/// A lock in the server's list of them, as one number.
+const NUMBER: &str = "(classid::bigint << 32 | objid::bigint)";
+/// Those in the server's list that somebody holds alone: whoever looks at a lock shares it.
+const HELD: &str = "FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND objsubid = 1 \
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// The same, from the server's list, which takes longer. It also finds locks that are held on the very connection that asks: a pooler may
+/// give one to several sessions.
+fn listed(locks: &[i64]) -> String {
+    format!("SELECT {NUMBER} {HELD} AND {NUMBER} = ANY({})", numbers(locks))
+}
+
+/// An expression in SQL: whether the connection that asks holds this lock.
+fn is_own(lock: i64) -> String {
+    format!("EXISTS (SELECT {HELD} AND pid = pg_backend_pid() AND {NUMBER} = {lock})")
 }
