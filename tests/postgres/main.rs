@@ -58,6 +58,7 @@ mod skipped;
 mod slow;
 #[cfg(feature = "store-postgres-sqlx")]
 mod sqlx_fence;
+mod still;
 mod swallowed;
 mod sweeps;
 #[path = "../stores/threads.rs"]

@@ -1,5 +1,6 @@
 //! The store in PostgreSQL: three tables, one transaction per batch, and signals through the server.
 
+mod begin;
 mod carrier;
 mod drivers;
 mod failure;
@@ -37,6 +38,7 @@ use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreId, StoreNow};
 use crate::signal::Signals;
 
+use begin::{Begin, stalled};
 use carrier::{Exchange, Source};
 use finishing::Finishing;
 use lending::Lending;
@@ -50,6 +52,8 @@ use transaction::Work;
 
 /// A list of keys takes no longer, nor do the statements that make the tables.
 const LIMIT: Duration = Duration::from_secs(30);
+/// A runtime that has not run a new task after this time counts as one that nobody drives.
+const STANDS_STILL: Duration = Duration::from_secs(2);
 /// How long anything that is not for a lease waits for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -76,7 +80,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 ///   transactions run most, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it. A current-thread runtime
-/// runs only while a thread is inside its `block_on`: until then requests from other runtimes wait.
+/// runs only while a thread is inside its `block_on`: until then requests from other runtimes wait, and fail after half of the
+/// `store_timeout`, or 2 s.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
@@ -211,21 +216,21 @@ impl PostgresStore {
         W: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         self.check()?;
-        let work = work(self.place.clone());
-        let began = Shared::new(AtomicBool::new(false));
-        let begins = began.clone();
+        let (work, begin) = (work(self.place.clone()), Shared::new(Begin::default()));
+        let begins = begin.clone();
         let task = self.place.runtime.spawn(async move {
-            begins.store(true, Ordering::Relaxed);
+            if !begins.begin() {
+                return Err(stalled());
+            }
             let late =
                 |_| Err(StoreError::unknown(format!("the server did not answer within {} ms", limit.as_millis())));
             timeout(limit, work).await.unwrap_or_else(late)
         });
-        task.await.unwrap_or_else(|ended| {
+        begin.watch(task, (limit / 4).min(STANDS_STILL)).await?.unwrap_or_else(|ended| {
             let message =
                 format!("the tokio runtime in which the store was connected has ended ({ended}); connect another one");
-            let has_begun = began.load(Ordering::Relaxed);
             // Work that never began wrote nothing, and none will ever begin in that runtime.
-            Err(if has_begun { StoreError::unknown(message) } else { options::invalid(message) })
+            Err(if begin.has_begun() { StoreError::unknown(message) } else { options::invalid(message) })
         })
     }
 }
