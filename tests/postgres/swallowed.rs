@@ -1,4 +1,6 @@
-//! Triggers of the database that keep rows from being written. PostgreSQL reports no error.
+//! Triggers, rules and views of the database that keep rows from being written or read. PostgreSQL often reports no error.
+
+use std::time::Duration;
 
 use leasehold::{LeaseManager, executor::TokioExecutor};
 
@@ -35,6 +37,42 @@ fn a_lease_whose_record_is_not_written_is_not_granted() {
                 let words = ["did not write", &format!("\"public\".{prefix}_record"), "triggers"];
                 assert!(words.iter().all(|word| said.contains(word)), "{said}");
             }
+        });
+    }
+}
+
+/// Where a view hides the session of a holder, its lease was granted a second time.
+#[test]
+fn a_view_in_place_of_a_table_is_refused() {
+    on_server("swallowed_view", |place| async move {
+        let first = manager(&place).await;
+        let guard = first.lock("k").acquire().await.unwrap();
+        let view = "ALTER TABLE swallowed_view_session RENAME TO swallowed_view_all; \
+            CREATE VIEW swallowed_view_session AS SELECT * FROM swallowed_view_all WHERE false";
+        place.client().await.batch_execute(view).await.unwrap();
+        let store = place.builder().connect().await.unwrap();
+        let migrated = store.migrate().await.unwrap_err().to_string();
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        let asked = leases.lock("k").try_acquire().await.unwrap_err().to_string();
+        for said in [migrated, asked] {
+            assert!(said.contains("is a view") && said.contains("swallowed_view"), "{said}");
+        }
+        drop(guard);
+    });
+}
+
+#[test]
+fn rules_and_constraints_on_the_tables_are_named() {
+    for (prefix, change, words) in [
+        ("swallowed_rule", "CREATE RULE r AS ON UPDATE TO swallowed_rule_record DO INSTEAD NOTHING", "DROP RULE"),
+        ("swallowed_store", "CREATE RULE r AS ON UPDATE TO swallowed_store_store DO INSTEAD NOTHING", "DROP RULE"),
+        ("swallowed_check", "ALTER TABLE swallowed_check_record ADD more text CHECK (more IS NOT NULL)", "constraint"),
+    ] {
+        on_server(prefix, |place| async move {
+            let leases = manager(&place).await;
+            place.client().await.batch_execute(change).await.unwrap();
+            let said = leases.lock("k").timeout(Duration::from_secs(60)).acquire().await.unwrap_err().to_string();
+            assert!(said.contains(words) && said.contains(prefix), "{said}");
         });
     }
 }

@@ -145,7 +145,7 @@ impl Gathering {
     }
 
     pub(super) fn failed(self, code: Option<String>, said: String) -> Failure {
-        Failure { code: code.unwrap_or_default(), said, is_of_policies: false, before: self.done }
+        Failure { code: code.unwrap_or_default(), said, is_of_policies: false, is_of_rules: false, before: self.done }
     }
 }
 
@@ -158,6 +158,8 @@ pub(super) struct Failure {
     pub(super) said: String,
     /// A row-level security policy refused a row, or hides some. No GRANT helps against that.
     pub(super) is_of_policies: bool,
+    /// The server cannot rewrite the statement by the rules on its table. A standby refuses with the same code.
+    pub(super) is_of_rules: bool,
     /// The answers of the statements before.
     pub(super) before: Answers,
 }
@@ -165,11 +167,14 @@ pub(super) struct Failure {
 /// The functions of the server that refuse a row because of a row-level security policy. The server's message depends on its language, and
 /// its code is the same as for a missing right.
 const REFUSING_BY_POLICIES: [&str; 2] = ["ExecWithCheckOptions", "check_enable_rls"];
+/// The function of the server that rewrites a statement by rules.
+const REWRITING_BY_RULES: &str = "RewriteQuery";
 
 impl Failure {
     /// Notes which function of the server reported it.
     pub(super) fn by_routine(self, routine: Option<&str>) -> Self {
-        Self { is_of_policies: routine.is_some_and(|routine| REFUSING_BY_POLICIES.contains(&routine)), ..self }
+        let is_of_policies = routine.is_some_and(|routine| REFUSING_BY_POLICIES.contains(&routine));
+        Self { is_of_policies, is_of_rules: routine == Some(REWRITING_BY_RULES), ..self }
     }
 
     /// The connection broke, or the server or a pooler ended it.

@@ -51,8 +51,12 @@ fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) 
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-/// Fails if policies may hide rows, by what [`Names::ask_hiding`] found: the server itself reports no error.
+/// Fails if policies or views may hide rows, by what [`Names::ask_hiding`] found: the server itself reports no error.
 pub(super) fn check_hiding(found: &[Row]) -> Result<(), Failure> {
+    if found.first().is_some_and(|row| row.is_true(1)) {
+        let said = "one of them is a view or a foreign table, which may hide rows of holders";
+        return Err(Gathering::default().failed(Some("42809".into()), said.into()));
+    }
     if !found.first().is_some_and(|row| row.is_true(0)) {
         return Ok(());
     }
@@ -80,6 +84,15 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
             names.prefix, failure.said
         )),
         "42501" => of_missing_right(failure, names, "SELECT, INSERT, UPDATE, DELETE", ""),
+        "0A000" if failure.is_of_rules => permanent(format!(
+            "rules on the tables with the prefix {:?} keep the store from writing: {}; DROP RULE … ON the table, or use triggers",
+            names.prefix, failure.said
+        )),
+        // A NOT NULL or a CHECK of the user's.
+        "23502" | "23514" => permanent(format!(
+            "the tables with the prefix {:?} have a constraint that is not leasehold's: {}; drop it",
+            names.prefix, failure.said
+        )),
         // After a failover another server is the one that can be written to.
         _ if is_of_a_standby(failure) => StoreError::transient(format!(
             "the server cannot be written to: {}; name the primary in the URL, or all servers with \
@@ -119,7 +132,7 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
 
 /// Whether a server that only follows another one refused to write.
 pub(super) fn is_of_a_standby(failure: &Failure) -> bool {
-    ["25006", "0A000"].contains(&&*failure.code)
+    ["25006", "0A000"].contains(&&*failure.code) && !failure.is_of_rules
 }
 
 /// Asks whether the server only follows another one. What it would say of leases may be out of date, and may stay so: a look that

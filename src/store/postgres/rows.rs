@@ -137,7 +137,8 @@ impl Names {
     }
 
     /// Asks whether policies may hide rows from the user: whether they are active for the user, and do not show every row of each table.
-    /// Any condition but `true` counts as one that may hide rows. The policies of UPDATE hide rows from whoever locks them, too.
+    /// Any condition but `true` counts as one that may hide rows. The policies of UPDATE hide rows from whoever locks them, too. The second
+    /// column says whether one of the tables is no table: a view may hide rows by its own condition.
     pub(super) fn ask_hiding(&self, access: Access) -> String {
         let tables = ["store", "record", "session"].map(|kind| text(&self.table(kind))).join(", ");
         let commands = match access {
@@ -148,7 +149,8 @@ impl Names {
             "SELECT bool_or(row_security_active(relation) AND NOT coalesce((SELECT bool_or(polpermissive AND shows) AND \
              bool_and(polpermissive OR shows) FROM (SELECT polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS shows FROM pg_policy \
              WHERE polrelid = relation AND polcmd IN ('*', command) AND EXISTS (SELECT FROM unnest(polroles) AS role \
-             WHERE role = 0 OR pg_has_role(role, 'USAGE'))) AS policies), false)) FROM unnest(ARRAY[{tables}]::regclass[]) AS relation, \
+             WHERE role = 0 OR pg_has_role(role, 'USAGE'))) AS policies), false)), \
+             bool_or((SELECT relkind NOT IN ('r', 'p') FROM pg_class WHERE oid = relation)) FROM unnest(ARRAY[{tables}]::regclass[]) AS relation, \
              unnest('{{{commands}}}'::\"char\"[]) AS command"
         )
     }
