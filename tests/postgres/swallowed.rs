@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use leasehold::{LeaseManager, executor::TokioExecutor};
+use tokio::time::sleep;
 
 use crate::server::{Place, on_server};
 
@@ -75,6 +77,41 @@ fn rules_and_constraints_on_the_tables_are_named() {
             assert!(said.contains(words) && said.contains(prefix), "{said}");
         });
     }
+}
+
+/// A trigger that skips each row that is written as it was: no row ever is.
+#[test]
+fn no_row_is_written_as_it_was() {
+    on_server("swallowed_same", |place| async move {
+        let leases = [place.builder().with_beacons(), place.builder()].map(async |builder| {
+            let store = builder.connect().await.unwrap();
+            store.migrate().await.unwrap();
+            LeaseManager::builder(store, TokioExecutor::new()).lease(Duration::from_secs(3)).build().unwrap()
+        });
+        let leases = join_all(leases).await;
+        for table in ["store", "record", "session"] {
+            let trigger = format!(
+                "CREATE TRIGGER same BEFORE UPDATE ON swallowed_same_{table} FOR EACH ROW \
+                 EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+            );
+            place.client().await.batch_execute(&trigger).await.unwrap();
+        }
+        let turns = leases.iter().map(async |leases| {
+            for turn in 0..4 {
+                let (k, other) =
+                    (leases.lock("k").acquire().await.unwrap(), leases.lock("other").acquire().await.unwrap());
+                k.verify().await.unwrap();
+                if turn == 0 {
+                    // Heartbeats, and requests that wait for this one.
+                    sleep(Duration::from_secs(2)).await;
+                }
+                other.downgrade().await.unwrap();
+                other.release().await.unwrap();
+                k.release().await.unwrap();
+            }
+        });
+        join_all(turns).await;
+    });
 }
 
 /// A fence that renews in the user's transaction must not rely on a heartbeat that was not written.
