@@ -55,6 +55,10 @@ export class LeaseManager extends EventTarget {
    * are granted them at once, and requests fail: attach a new manager to the next connection. A write that is fenced but not yet checked by
    * then is not committed.
    *
+   * In a frame of another site, do not attach to a database that `document.requestStorageAccess({ indexedDB: true })` has opened: the
+   * frame's Web Locks stay apart from those of the tabs, so both would hold the same lease. It is safe if all managers of that database
+   * have `beacon: false`.
+   *
    * @param db An `IDBDatabase`, or what `openDB` of idb gives, or a Dexie database that is open.
    * @throws {LeaseError} `InvalidOptions`, for example if the database is closed, or the object store is missing or has a
    * key path; `InitFailed`.

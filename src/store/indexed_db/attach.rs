@@ -23,6 +23,10 @@ impl IndexedDbStore {
     /// is not committed. (To notice the call, the store puts a `close` of its own on the object, which calls the original
     /// one.)
     ///
+    /// In a frame of another site, do not attach to a database that `document.requestStorageAccess({ indexedDB: true })` has
+    /// opened: the frame's Web Locks stay apart from those of the tabs, so both would hold the same lease. It is safe if all
+    /// managers of that database are built with [`beacon(false)`](crate::LeaseManagerBuilder::beacon).
+    ///
     /// # Errors
     /// [`StoreError`] if the connection is closed, or the database has no such object store, or one with a key path or
     /// generated keys; the message says how to make it.
