@@ -81,8 +81,9 @@ export class LeaseManager extends EventTarget {
    * with the page or the process. Leases in a database of your own are not affected either, even if it has this name.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
-   * `Store` after 5 s if another connection keeps the database open; the browser may still delete it when that one is
-   * closed. Otherwise as {@link open} and {@link list} do.
+   * `Store` after 5 s if another connection keeps the database open, for example that of a tab that is frozen or hangs. The browser still
+   * deletes the database when that connection is closed. Until then no tab can open it, and requests for its leases fail with `Store`.
+   * Otherwise as {@link open} and {@link list} do.
    * @example
    * ```js
    * await LeaseManager.delete("my-app");
