@@ -83,6 +83,20 @@ test("a manager that opens a name and one that is attached to a database of that
   await close();
 });
 
+test("Web Locks that a script has put in place of the platform's prove no death", skip, async () => {
+  const had = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  // As those of a polyfill within one page: nobody else's are seen, so each request is granted at once.
+  const locks = { request: (name, options, granted) => Promise.resolve({ name }).then(granted), query: async () => ({ held: [], pending: [] }) };
+  Object.defineProperty(globalThis, "navigator", { value: { locks }, configurable: true });
+  const { other, lease, close } = await opened("polyfill");
+  assert.equal(await other.tryAcquire("notes"), null);
+  await refused(() => other.acquire("notes", { timeoutMs: 1_000 }), "Timeout", "TimeoutError");
+  assert.deepEqual([lease.valid, await lease.verify()], [true, true]);
+  await close();
+  if (had) Object.defineProperty(globalThis, "navigator", had);
+  else delete globalThis.navigator;
+});
+
 test("neither a manager over a database nor a lease that is held keeps the process alive", skip, () => {
   const script = `
     import ${JSON.stringify(urlOf("fake-indexeddb/auto"))};

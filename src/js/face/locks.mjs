@@ -25,7 +25,8 @@ async function askClientId() {
     /** @type {any} */
     const { locks } = navigator;
     const name = `leasehold:${Math.random()}`;
-    if (!locks.madeOfLeases) {
+    // The platform's are inherited; those of a polyfill or of `install()` are not.
+    if (!Object.hasOwn(navigator, "locks")) {
       return await locks.request(name, async () => (await locks.query()).held.find((held) => held.name === name).clientId);
     }
   } catch {
@@ -111,8 +112,6 @@ export class LockManager {
   #failure;
   /** What comes while it stands waits for it: what a context asks for happens in its order. */
   #gate;
-  /** To beacons: these locks say nothing about who lives. */
-  madeOfLeases = true;
 
   constructor(internal, source, checkSource) {
     checkMaker(internal, "the locks of a manager are `leases.locks`");

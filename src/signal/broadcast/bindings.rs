@@ -13,6 +13,7 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn navigator(this: &Global) -> Option<Navigator>;
 
+    #[wasm_bindgen(extends = Object)]
     type Navigator;
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/Navigator/locks). Only in secure contexts.
@@ -20,10 +21,6 @@ extern "C" {
     fn locks(this: &Navigator) -> Option<LockManager>;
 
     pub(super) type LockManager;
-
-    /// Set if it is `install()`'s: made of leases, it says nothing about who lives.
-    #[wasm_bindgen(method, getter, js_name = madeOfLeases)]
-    fn made_of_leases(this: &LockManager) -> Option<bool>;
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/LockManager/request)
     #[wasm_bindgen(method, catch)]
@@ -64,11 +61,12 @@ pub(super) fn are_forsaken() -> bool {
     FORSAKEN.load(Relaxed)
 }
 
-/// The lock manager, if there is one here that all other contexts use, too.
+/// The lock manager, if there is one here that all other contexts use, too. The platform's own is inherited. One that a script has put on
+/// the object, such as `install()`'s or a polyfill's, says nothing about who lives: other tabs may not see its locks.
 pub(super) fn locks() -> Option<LockManager> {
     if are_forsaken() {
         return None;
     }
-    let locks = js_sys::global().unchecked_into::<Global>().navigator()?.locks()?;
-    locks.made_of_leases().is_none().then_some(locks)
+    let navigator = js_sys::global().unchecked_into::<Global>().navigator()?;
+    if Object::has_own(&navigator, &"locks".into()) { None } else { navigator.locks() }
 }

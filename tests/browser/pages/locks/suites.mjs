@@ -40,7 +40,7 @@ async function checkAll(checks, worlds) {
   return told;
 }
 
-const native = () => ({ locks: navigator.locks, other: navigator.locks, native: !navigator.locks.madeOfLeases });
+const native = () => ({ locks: navigator.locks, other: navigator.locks, native: !Object.hasOwn(navigator, "locks") });
 
 /** In the user's own database. */
 async function attached() {
