@@ -7,7 +7,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-use super::{Durability, Reach, Store};
+use super::{
+    Durability, Reach, Store,
+    url::{FromUrl, Parts, refused},
+};
 use crate::executor::Shared;
 use crate::machine::{
     Batch, Key, Now, Records, Reply, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow,
@@ -88,6 +91,20 @@ impl MemoryStore {
     /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
     fn records(&self) -> MutexGuard<'_, Records> {
         self.room.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FromUrl for MemoryStore {
+    fn check_url(url: &Parts<'_>) -> Result<(), StoreError> {
+        url.check_parameters(&[])?;
+        if url.place.is_empty() {
+            return Ok(());
+        }
+        Err(refused("a store in memory has no name; write memory:, and share the manager".into()))
+    }
+
+    async fn open_url(_: &Parts<'_>) -> Result<Self, StoreError> {
+        Ok(Self::new())
     }
 }
 

@@ -12,6 +12,7 @@ mod signals;
 mod sweep;
 mod tls;
 mod transaction;
+mod url;
 mod witness;
 
 use core::{fmt, time::Duration};
@@ -157,12 +158,6 @@ impl EtcdStore {
             closed,
             has_swept,
         })
-    }
-
-    /// For [`check_url`](crate::store::check_url).
-    pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
-        address::check_prefix(prefix.unwrap_or(PREFIX))?;
-        Address::parse(url).map(drop)
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ mod pending;
 mod rows;
 mod sweep;
 mod transaction;
+mod url;
 
 use core::{
     cell::{Cell, RefCell},

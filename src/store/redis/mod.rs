@@ -18,6 +18,7 @@ mod setup;
 mod signals;
 mod sweep;
 mod tls;
+mod url;
 
 use core::{fmt, time::Duration};
 use std::{
@@ -188,18 +189,6 @@ impl RedisStore {
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).boxed().await?;
         place.listeners.heed(place.link.opened());
         Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })
-    }
-
-    /// For [`check_url`](crate::store::check_url).
-    pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
-        let prefix = prefix.unwrap_or(PREFIX);
-        check_prefix(prefix)?;
-        match url.parse::<RedisServers>() {
-            Ok(servers) => Link::new(&servers, prefix).map(drop),
-            // The error is about a file that is missing or useless, which may change. The URL is valid.
-            Err(error) if error.retry => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// A Lua script that [`LeaseGuard::fence`](crate::LeaseGuard::fence) runs only while a lease of this store is current. See

@@ -12,7 +12,7 @@ use redis::{Client, RedisConnectionInfo};
 use super::{failure, node::address_of, tls};
 use crate::{
     machine::StoreError,
-    store::{tls::Certificates, url::PREFIX_REMEDY},
+    store::{tls::Certificates, url::prefix_remedy},
 };
 
 const FRAGMENT: &str = "an address of Redis must have no #, because #insecure would leave certificates unverified; leave out #insecure, and \
@@ -161,7 +161,7 @@ fn check_parameters(place: &str, query: &str, parameters: &[&str]) -> Result<(),
             "; percent-encode special characters in file names and in the password, for example @ as %40".into()
         }
         "ca" | "cert" | "key" => "; certificates are for TLS, so begin the URL with rediss://".into(),
-        _ => format!("; {PREFIX_REMEDY}"),
+        _ => format!("; {}", prefix_remedy("connect_with_prefix")),
     };
     let scheme = if place.starts_with("rediss") { "rediss:" } else { "redis:" };
     Err(unknown_parameter(scheme, (name, query), &format!("{listed}{remedy}")))

@@ -11,6 +11,7 @@ mod rows;
 mod schema;
 mod still;
 mod sweep;
+mod url;
 mod worker;
 
 use std::{path::Path, time::Duration};
@@ -134,11 +135,6 @@ impl SqliteStore {
     /// ```
     pub fn open_to_look(path: impl AsRef<Path>, prefix: &str) -> Result<Option<Self>, StoreError> {
         LeaseFile::open_to_look(path.as_ref(), prefix)?.map(Self::over).transpose()
-    }
-
-    /// For [`check_url`](crate::store::check_url).
-    pub(super) fn check_names(path: &str, prefix: Option<&str>) -> Result<(), StoreError> {
-        file::check_names(Path::new(path), prefix.unwrap_or(PREFIX))
     }
 
     fn over(file: LeaseFile) -> Result<Self, StoreError> {

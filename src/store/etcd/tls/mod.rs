@@ -12,7 +12,7 @@ use crate::{
     machine::StoreError,
     store::{
         tls::{Certificates, taken},
-        url::PREFIX_REMEDY,
+        url::prefix_remedy,
     },
 };
 
@@ -55,7 +55,8 @@ fn unknown(name: &str) -> StoreError {
     // A name with other characters may be part of a password.
     let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
     let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".into() };
-    refused(&format!("an address of etcd takes no {named}; use ca, cert, key or server_name; {PREFIX_REMEDY}"))
+    let remedy = prefix_remedy("connect_with_prefix");
+    refused(&format!("an address of etcd takes no {named}; use ca, cert, key or server_name; {remedy}"))
 }
 
 /// Errors about a file contain these words.

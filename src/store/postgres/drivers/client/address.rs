@@ -9,7 +9,10 @@ use tokio_postgres::{
 };
 
 use super::{super::super::options::invalid, failed, tls};
-use crate::{machine::StoreError, store::tls::Certificates};
+use crate::{
+    machine::StoreError,
+    store::{tls::Certificates, url::prefix_remedy},
+};
 
 /// The names that libpq has for them.
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
@@ -100,16 +103,17 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
     let mut config: Config = url.parse().map_err(|error| {
         let said = failed(&error).said;
         let remedy = if url.contains("prefix=") {
-            "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call PostgresStoreBuilder::prefix"
+            prefix_remedy("PostgresStoreBuilder::prefix")
         } else if said.contains("`signals`") {
             "to choose signals, write ?signals= in a URL for store::from_url or the command line, or call \
              PostgresStoreBuilder::without_signals or with_beacons"
+                .into()
         } else if said.contains("sslmode") {
-            "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one"
+            "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one".into()
         } else if url.rsplit_once('?').is_some_and(|(_, query)| query.contains('@')) {
-            "percent-encode each @ as %40 and each ? as %3F in the user, the password and the parameters"
+            "percent-encode each @ as %40 and each ? as %3F in the user, the password and the parameters".into()
         } else {
-            "write it like postgres://user@host/database"
+            "write it like postgres://user@host/database".into()
         };
         invalid(format!("the URL of the database cannot be read: {said}; {remedy}"))
     })?;

@@ -5,6 +5,7 @@ mod dial;
 mod fence;
 mod pool;
 mod tls;
+mod url;
 
 use core::{any::Any, error::Error as _, pin::pin};
 use std::{boxed::Box, string::String};
@@ -132,12 +133,6 @@ impl PostgresStore {
     /// A builder that chooses how to connect to the database that the URL names.
     pub fn builder(url: &str) -> PostgresStoreBuilder {
         PostgresStoreBuilder::new(Box::new(Url { url: url.into(), connector: None }))
-    }
-
-    /// For [`check_url`](crate::store::check_url).
-    pub(in crate::store) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
-        prefix.map_or(Ok(()), check_prefix)?;
-        Address::read(url, false).map(drop)
     }
 }
 
