@@ -1,24 +1,18 @@
 //! A request for a lease.
 
-use alloc::{borrow::ToOwned, boxed::Box, string::String};
-use core::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use alloc::{boxed::Box, string::String};
+use core::{future::Future, time::Duration};
 
 use futures::FutureExt as _;
 
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
+use crate::client::pending::Pending;
+use crate::client::wish::{Wish, unknown};
 use crate::driver;
-use crate::driver::{Answer, Driver, Origin, Response};
+use crate::driver::{Driver, Origin};
 use crate::executor::Shared;
-use crate::machine::{
-    Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
-    whole_ms,
-};
+use crate::machine::{Input, InvalidKey, Key, LostReason, Mode};
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until you call
 /// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or a similar method.
@@ -33,19 +27,6 @@ pub struct LeaseRequest {
     pub(crate) on_loss: Option<OnLoss>,
 }
 
-/// How a lease is wanted.
-#[derive(Clone, Debug)]
-pub(crate) struct Wish {
-    pub(crate) mode: Mode,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) priority: i32,
-    pub(crate) share: bool,
-    pub(crate) steal: bool,
-    pub(crate) auto_renew: bool,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) info: String,
-}
-
 /// What the loss of a lease does to the work of [`run`](LeaseRequest::run) and [`try_run`](LeaseRequest::try_run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
@@ -57,21 +38,6 @@ pub enum OnLoss {
     /// [`Expired`](crate::LostReason::Expired). So the work ends before another context is granted the lease, unless this context was
     /// frozen for longer than the lease: another may then hold it before the work is dropped.
     Abort,
-}
-
-impl Default for Wish {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Exclusive,
-            timeout: None,
-            priority: 0,
-            share: false,
-            steal: false,
-            auto_renew: true,
-            max_hold: None,
-            info: String::new(),
-        }
-    }
 }
 
 impl LeaseRequest {
@@ -278,143 +244,6 @@ impl LeaseRequest {
                 }
                 driver = pending.driver.clone();
             }
-        }
-    }
-}
-
-/// A call does not have this option.
-pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
-    InvalidOptions::UnknownOption { option, remedy }
-}
-
-impl Wish {
-    /// Whether the options fit each other and the call, which may fail because the key is taken.
-    fn check(&self, insists: bool) -> Result<(), InvalidOptions> {
-        if !insists {
-            self.check_try()?;
-        } else if self.steal {
-            self.check_theft()?;
-        }
-        check_info(&self.info)?;
-        match self.max_hold.map(rounded_up_ms) {
-            Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => {
-                Err(InvalidOptions::Span { option: "max_hold", span_ms })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A try does not wait.
-    pub(crate) fn check_try(&self) -> Result<(), InvalidOptions> {
-        match self.waiting_option() {
-            Some(option) => Err(unknown(option, "a try does not wait: use `acquire` or `run`")),
-            None => Ok(()),
-        }
-    }
-
-    fn check_theft(&self) -> Result<(), InvalidOptions> {
-        match self.waiting_option() {
-            _ if self.mode == Mode::Shared => Err(InvalidOptions::SharedTheft),
-            Some(option) => Err(unknown(option, "leave it out: `steal` waits for no holder")),
-            None => Ok(()),
-        }
-    }
-
-    /// The name of an option that is of use only to a request that waits.
-    fn waiting_option(&self) -> Option<&'static str> {
-        match self.timeout {
-            Some(_) => Some("timeout"),
-            None => (self.priority != 0).then_some("priority"),
-        }
-    }
-
-    pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
-        let timeout_ms = rounded_up_ms(self.timeout?);
-        Some(driver.executor.now().monotonic.plus(timeout_ms))
-    }
-
-    /// What the machine is asked for; its name is drawn later, and when its wait gets long.
-    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
-        Turn {
-            mode: self.mode,
-            wait,
-            priority: self.priority,
-            deadline,
-            share: self.share,
-            steal: self.steal,
-            renews: self.auto_renew,
-            max_hold_ms: self.max_hold.map(rounded_up_ms),
-            info: self.info.clone(),
-            ..Turn::new(TurnId::default(), key)
-        }
-    }
-}
-
-/// A wait of less than a millisecond is still a wait.
-fn rounded_up_ms(span: Duration) -> u64 {
-    whole_ms(span.saturating_add(Duration::from_nanos(999_999)))
-}
-
-/// A request under way. Dropped before it is settled, it is abandoned.
-pub(crate) struct Pending {
-    driver: Shared<Driver>,
-    pub(crate) turn: TurnId,
-    answer: Answer,
-    /// How often it was looked at: an answer that was there at once is no older than this moment.
-    polls: u32,
-    settled: bool,
-}
-
-impl Pending {
-    pub(crate) fn start(driver: Shared<Driver>, turn: Turn, input: impl FnOnce(Turn) -> Input) -> Self {
-        let asked = driver.request(turn, input);
-        Self::new(driver, asked)
-    }
-
-    pub(crate) fn new(driver: Shared<Driver>, (turn, answer): (TurnId, Answer)) -> Self {
-        Self { driver, turn, answer, polls: 0, settled: false }
-    }
-
-    /// Turns the answer into a guard, or into an error that names the key as the user knows it. Until this is called, a drop abandons the
-    /// request.
-    pub(crate) fn guard(
-        &mut self,
-        response: Option<Response>,
-        key: &str,
-        name: Option<String>,
-    ) -> Result<Option<LeaseGuard>, AcquireError> {
-        self.settled = true;
-        match response {
-            Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), fate, name))),
-            Some(Response::Busy) => Ok(None),
-            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
-            Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
-                let key = name.unwrap_or_else(|| key.to_owned());
-                Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
-            }
-            // The machine answers every request; a dropped sender means that the manager is gone.
-            _ => Err(AcquireError::Closed),
-        }
-    }
-}
-
-impl Future for Pending {
-    type Output = Option<Response>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.polls = self.polls.saturating_add(1);
-        // A request without an answer does not count as work. Otherwise a task with many requests would never look at the last ones.
-        ready!(self.answer.poll_there(context));
-        // The request has its place in the queue by now. So a pause changes no order.
-        ready!(self.driver.poll_proceed(context));
-        Pin::new(&mut self.answer).poll(context)
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.driver.abandon(self.turn);
         }
     }
 }

@@ -8,7 +8,8 @@ use futures::future::{Either, select};
 use crate::client::error::AcquireError;
 use crate::client::fate::LeaseState;
 use crate::client::guard::LeaseGuard;
-use crate::client::request::{LeaseRequest, OnLoss, unknown};
+use crate::client::request::{LeaseRequest, OnLoss};
+use crate::client::wish::unknown;
 use crate::machine::{LostReason, Mode, ReleaseOutcome, StoreError};
 
 /// The outcome of work under a lease.

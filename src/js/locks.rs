@@ -11,7 +11,7 @@ use super::{
     options::mode,
 };
 use crate::{
-    client::request::Pending,
+    client::pending::Pending,
     machine::{Input, Key, LOCK_PREFIX, Turn, TurnId},
 };
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
-    client::{multi::MultiRequest, request::Wish},
+    client::{multi::MultiRequest, wish::Wish},
     executor::{Shared, WebExecutor, spawn},
     machine::{Config, Options},
     store::{IndexedDbStore, Store},

@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "liveness",
         "a request without an answer counts as work done",
         Tokio("cooperation::a_task_that_waits_for_many"),
-        &[edit("src/client/request.rs", "        ready!(self.answer.poll_there(context));\n", "")],
+        &[edit("src/client/pending.rs", "        ready!(self.answer.poll_there(context));\n", "")],
     ),
     Mutant::new(
         "cost",
