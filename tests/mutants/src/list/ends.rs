@@ -384,7 +384,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "a time-out blames a failure of long ago",
         Scenario("an_old_failure"),
-        &[edit("src/driver/registry.rs", "*at >= then && ", "")],
+        &[edit("src/driver/registry/noting.rs", "*at >= then && ", "")],
     ),
     Mutant::new(
         "S10",
