@@ -10,9 +10,11 @@ use std::{
 use redis::Value;
 use tokio::runtime::Handle;
 
-use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
+use super::compare::{Comparison, Snapshot};
 use super::link::Link;
 use super::listeners::Listeners;
+use super::lua::Script;
+use super::memory::{Found, Memory, Text};
 use crate::machine::{Batch, FORMAT, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
 use crate::store::{reserving::Pace, under_way::UnderWay};
 

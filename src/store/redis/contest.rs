@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     super::reserving::{FAILURES, LEAST_TRIP, Pace, contested, writes_in_any_case},
-    compare::{Comparison, LONGEST_MS, Reservation},
+    compare::{Comparison, Reservation},
+    lua::LONGEST_MS,
     setup,
 };
 use crate::machine::Batch;

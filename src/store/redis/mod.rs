@@ -8,6 +8,8 @@ mod failure;
 mod link;
 mod listeners;
 mod listing;
+mod lua;
+mod memory;
 mod node;
 mod outbox;
 mod route;

@@ -14,9 +14,10 @@ use tokio::time::sleep;
 
 use super::{
     attempt::{Attempt, Place, View, fact_of_store},
-    compare::{Comparison, Outcome, Script, ScriptInput},
+    compare::{Comparison, Outcome, ScriptInput},
     contest::{AT_ONCE, TRIES, pause},
     failure::{self, Stage},
+    lua::Script,
     reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};

@@ -20,8 +20,10 @@ use tokio::{runtime::Handle, time};
 
 use super::{
     attempt::Place,
-    compare::{Enclosed, LONGEST_ENCLOSED, Text},
+    compare::Enclosed,
     failure::Stage,
+    lua::LONGEST_ENCLOSED,
+    memory::Text,
     outbox::{Letter, send_all},
     setup,
 };
