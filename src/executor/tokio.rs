@@ -1,12 +1,13 @@
 //! The executor for native programs on tokio.
 
+mod clock;
 mod place;
+mod sleep;
 
 use alloc::sync::Arc;
 use core::{
-    cell::Cell,
     fmt,
-    future::{pending, poll_fn},
+    future::pending,
     mem,
     pin::pin,
     sync::atomic::Ordering,
@@ -15,8 +16,7 @@ use core::{
 };
 use std::{
     panic::catch_unwind,
-    sync::{Mutex, OnceLock, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{Mutex, PoisonError},
 };
 
 use boot_time::Instant;
@@ -26,9 +26,12 @@ use tokio::{
 };
 
 use place::{Away, Place, STANDS_STILL, Unbegun};
+use sleep::{sleep_in, sleep_while_in, sleep_without_runtime};
 
 use super::{Executor, MaybeSendFuture, Shared};
-use crate::machine::{Monotonic, Now, Wall, whole_ms};
+use crate::machine::Now;
+
+pub use clock::process_clock;
 
 /// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
@@ -266,89 +269,6 @@ fn has_timers(runtime: &Handle) -> bool {
 /// tokio's own sentence about the remedy.
 pub(crate) fn timers_run_here() -> bool {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
-}
-
-/// For a manager that is closed on a plain thread, in a program that has no runtime: closing has a time limit.
-async fn sleep_without_runtime(duration: Duration) {
-    let (slept, waited) = futures::channel::oneshot::channel();
-    // Disconnected when this future is dropped, so that the thread does not outlive it.
-    let (_dropped, wakes) = std::sync::mpsc::channel::<()>();
-    let thread = std::thread::Builder::new().name("leasehold sleeps".into());
-    let spawned = thread.spawn(move || {
-        // It times out, unless the future is dropped before.
-        let _ = wakes.recv_timeout(duration);
-        // Nobody may be waiting any more.
-        let _ = slept.send(());
-    });
-    if spawned.is_ok() {
-        // It is sent before the thread ends.
-        let _ = waited.await;
-    }
-}
-
-/// Whether the caller runs in this runtime.
-fn runs_in(runtime: &Handle) -> bool {
-    Handle::try_current().is_ok_and(|current| current.id() == runtime.id())
-}
-
-/// Sleeps while it is polled inside this runtime, which lives as long as it polls. Returns false as soon as it is polled elsewhere, because
-/// tokio's timers panic once their runtime has ended.
-async fn sleep_while_in(runtime: &Handle, left: &impl Fn() -> Duration) -> bool {
-    if !runs_in(runtime) {
-        return false;
-    }
-    let mut sleep = pin!(tokio::time::sleep(left()));
-    // The closure owns what it uses. If it borrowed, the future would store the borrowed values, too.
-    let sleep_on = move |context: &mut Context<'_>| match runs_in(runtime) {
-        true => sleep.as_mut().poll(context).map(|()| true),
-        false => Poll::Ready(false),
-    };
-    poll_fn(sleep_on).await
-}
-
-/// For a thread of no runtime, which may outlive this one. Tokio's own timers panic when their runtime ends; this sleep ends, too.
-async fn sleep_in(runtime: &Handle, left: impl FnOnce() -> Duration + Send + 'static) {
-    let (mut slept, waited) = futures::channel::oneshot::channel::<()>();
-    runtime.spawn(async move {
-        let sleep = pin!(tokio::time::sleep(left()));
-        futures::future::select(sleep, slept.cancellation()).await;
-    });
-    // Whether the time is over or the runtime: the sender is gone.
-    let _ = waited.await;
-}
-
-/// The moment when this process first asked for the time. All executors share it.
-fn origin() -> Instant {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
-}
-
-thread_local! {
-    /// The time that this thread read last.
-    static LAST_READ: Cell<Option<Now>> = const { Cell::new(None) };
-}
-
-/// Reads the clocks of this process, which every [`TokioExecutor`] reads: the monotonic one counts from the first reading,
-/// and goes on while the machine is suspended. A thread reads the wall clock at most once per millisecond of the monotonic clock.
-///
-/// An [`Executor`] of your own that shares a store with a [`TokioExecutor`] answers this as its [`now`](Executor::now). A
-/// store such as `MemoryStore` compares the times of all its callers, and would take a holder for dead by another clock.
-///
-/// ```
-/// use leasehold::executor::{Executor, TokioExecutor, process_clock};
-/// let earlier = process_clock();
-/// assert!(TokioExecutor::new().now().monotonic >= earlier.monotonic);
-/// ```
-#[expect(clippy::disallowed_methods, reason = "an executor is where clocks are read")]
-pub fn process_clock() -> Now {
-    let monotonic = Monotonic::from_ms(whole_ms(origin().elapsed()));
-    let read_both = || {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { monotonic, wall: Wall::from_ms(whole_ms(wall)) }
-    };
-    let now = LAST_READ.get().filter(|last| last.monotonic == monotonic).unwrap_or_else(read_both);
-    LAST_READ.set(Some(now));
-    now
 }
 
 impl Executor for TokioExecutor {
