@@ -61,32 +61,29 @@ fn a_tilde_that_no_shell_replaced_is_told() {
     }
 }
 
-/// SQLite would make a file of this name.
-#[test]
-fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
+/// Every command that takes a lease or looks at one refuses these URLs, and makes no file.
+fn refused_without_a_file(urls: [&str; 2], remedy: &str) {
     let scratch = Scratch::new();
     for order in [&["run", "-w", "1", "k", "true"][..], &["list"], &["steal", "k"]] {
-        for url in ["sqlite:folder/", "sqlite:folder/."] {
+        for url in urls {
             let mut command = scratch.leasehold(order);
             let refused = done(command.env("LEASEHOLD_STORE", url));
-            assert!(refused.code == 64 && refused.err.contains("name a file in it"), "{refused:?}");
+            assert!(refused.code == 64 && refused.err.contains(remedy), "{refused:?}");
             assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
         }
     }
 }
 
+/// SQLite would make a file of this name.
+#[test]
+fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
+    refused_without_a_file(["sqlite:folder/", "sqlite:folder/."], "name a file in it");
+}
+
 /// The library refuses such a URL. If the command line took it, no program could share leases with it.
 #[test]
 fn a_url_within_a_url_gives_64_and_makes_no_file() {
-    let scratch = Scratch::new();
-    for order in [&["run", "-w", "1", "k", "true"][..], &["list"], &["steal", "k"]] {
-        for url in ["sqlite:sqlite:leases.db", "sqlite:file:leases.db"] {
-            let mut command = scratch.leasehold(order);
-            let refused = done(command.env("LEASEHOLD_STORE", url));
-            assert!(refused.code == 64 && refused.err.contains("write the path alone"), "{refused:?}");
-            assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
-        }
-    }
+    refused_without_a_file(["sqlite:sqlite:leases.db", "sqlite:file:leases.db"], "write the path alone");
 }
 
 /// Otherwise root would make the folder that is named for users who have none.

@@ -4,7 +4,6 @@ use leasehold::Mode;
 use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
-use super::hold::Rules;
 use super::options::{self, Elect};
 use super::output::tell;
 use super::place::{self, Opened, Patience};
@@ -15,20 +14,15 @@ use super::wait;
 
 /// Runs a command whenever this process is elected.
 pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
-    let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
-    let holding = &options.holding;
-    let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let info = wait::info(holding.info.as_deref(), &command);
-    place::check(Some(rules.lease()), &key, &info).await?;
-    let url = options.place.url()?;
+    let words = options::parted_with_command(std::mem::take(&mut options.words))?;
+    let job = Job::read(words, &options.holding, &options.place).await?;
     let mut signals = Signals::listen_to_wait()?;
-    let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let mut patience = Patience::from(options.waiting.wait);
     let (mut begun, mut store) = (Instant::now(), None);
     loop {
         match term(&job, &options, begun, &mut patience, &mut store, &mut signals).await {
             Ok(Turn::Ran(Ended::Lost { wanted: None })) => {
-                tell(&format!("the leadership of {key:?} was lost; campaigning again"));
+                tell(&format!("the leadership of {:?} was lost; campaigning again", job.key));
             }
             Ok(Turn::Ran(Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. }) | Turn::Over(exit)) => {
                 return Ok(exit);
@@ -53,7 +47,7 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
 /// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
 /// ends it as soon as the store answers. Another manager would wait until that lease has run out.
 async fn term(
-    job: &Job<'_>,
+    job: &Job,
     options: &Elect,
     begun: Instant,
     patience: &mut Patience,
@@ -63,8 +57,8 @@ async fn term(
     let opened = match store.take() {
         Some(opened) => Opened { took: begun.elapsed(), ..opened },
         None => {
-            options.place.make_folder(job.url)?;
-            place::open_in_time(job.url, job.rules.lease(), begun, *patience, signals).await?
+            options.place.make_folder(&job.url)?;
+            place::open_in_time(&job.url, job.rules.lease(), begun, *patience, signals).await?
         }
     };
     *patience = patience.after_success(&options.waiting);

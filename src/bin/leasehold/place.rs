@@ -80,13 +80,6 @@ impl Place {
         self.store.is_none() && env::var_os(VARIABLE).is_none_or(|url| url.is_empty())
     }
 
-    /// As [`url`](Self::url), for a command that writes: the folder of the user's own file is made.
-    pub(crate) fn url_to_write(&self) -> Result<String, Failure> {
-        let url = self.url()?;
-        self.make_folder(&url)?;
-        Ok(url)
-    }
-
     /// Makes the folder of the user's own file, for this user alone.
     pub(crate) fn make_folder(&self, url: &str) -> Result<(), Failure> {
         let Some(folder) = file_of(url).and_then(|(file, _)| file.parent()).filter(|_| self.is_own()) else {

@@ -1,11 +1,13 @@
 //! `leasehold run`.
 
+use std::ffi::OsString;
+
 use leasehold::{LeaseGuard, Mode};
 use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
 use super::hold::Rules;
-use super::options::{self, OnLoss, Run, Waiting};
+use super::options::{self, Holding, OnLoss, Place, Run, Waiting};
 use super::place::{self, Opened, Patience};
 use super::signals::{Call, Signals};
 use super::supervise::{Ended, Job};
@@ -14,14 +16,9 @@ use super::witness::LastError;
 
 /// Runs a command under a lease.
 pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
-    let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
-    let holding = &options.holding;
-    let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let info = wait::info(holding.info.as_deref(), &command);
-    place::check(Some(rules.lease()), &key, &info).await?;
-    let url = options.place.url()?;
+    let words = options::parted_with_command(std::mem::take(&mut options.words))?;
+    let job = Job::read(words, &options.holding, &options.place).await?;
     let mut signals = Signals::listen_to_wait()?;
-    let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let (begun, mut patience) = (Instant::now(), options.waiting.wait.into());
     loop {
         match attempt(&job, &options, begun, patience, &mut signals).await {
@@ -46,14 +43,14 @@ pub(crate) enum Turn {
 }
 
 async fn attempt(
-    job: &Job<'_>,
+    job: &Job,
     options: &Run,
     begun: Instant,
     patience: Patience,
     signals: &mut Signals,
 ) -> Result<Turn, Failure> {
-    options.place.make_folder(job.url)?;
-    let opened = place::open_in_time(job.url, job.rules.lease(), begun, patience, signals).await?;
+    options.place.make_folder(&job.url)?;
+    let opened = place::open_in_time(&job.url, job.rules.lease(), begun, patience, signals).await?;
     let turn = job.take_turn(&opened, options.mode(), &options.waiting, signals).await;
     if matches!(turn, Ok(Turn::Interrupted)) {
         let ended = opened.leave_and_stop(signals).await;
@@ -63,7 +60,19 @@ async fn attempt(
     turn
 }
 
-impl Job<'_> {
+impl Job {
+    /// Checks what is to be done as far as that is possible without the store.
+    pub(crate) async fn read(
+        (key, command): (String, Vec<OsString>),
+        holding: &Holding,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
+        let info = wait::info(holding.info.as_deref(), &command);
+        place::check(Some(rules.lease()), &key, &info).await?;
+        Ok(Self { url: place.url()?, key, info, command, rules })
+    }
+
     /// Waits for the lease, and runs the command under it.
     pub(crate) async fn take_turn(
         &self,
@@ -72,9 +81,9 @@ impl Job<'_> {
         waiting: &Waiting,
         signals: &mut Signals,
     ) -> Result<Turn, Failure> {
-        let request = || opened.leases.lock(self.key).mode(mode).info(self.info);
-        let asked = waiting.ask(opened, self.key, mode, request);
-        let notice = (!waiting.quiet).then_some(self.key);
+        let request = || opened.leases.lock(&self.key).mode(mode).info(&self.info);
+        let asked = waiting.ask(opened, &self.key, mode, request);
+        let notice = (!waiting.quiet).then_some(self.key.as_str());
         match wait::wait(opened, asked, signals, notice).await? {
             Waited::Granted(guard) => self.run_and_release(guard, &opened.last_error, signals).await.map(Turn::Ran),
             Waited::Called(Call::End(signal)) => Ok(Turn::Over(signal.into())),

@@ -4,7 +4,6 @@ use leasehold::LeaseStatus;
 use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
-use super::hold::Rules;
 use super::json;
 use super::life::Eyes;
 use super::options::{self, Steal};
@@ -17,39 +16,35 @@ use super::wait::{self, Waited, named};
 
 /// Takes a key from whoever holds it.
 pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
-    let (key, command) = options::parted(std::mem::take(&mut options.words))?;
-    if options.json && !command.is_empty() {
+    let words = options::parted(std::mem::take(&mut options.words))?;
+    if options.json && !words.1.is_empty() {
         return Err(Failure::usage(
             "steal takes --json only without a command, because both would write to the same output; leave one of them out",
         ));
     }
-    let holding = &options.holding;
-    let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let info = wait::info(holding.info.as_deref(), &command);
-    place::check(Some(rules.lease()), &key, &info).await?;
-    let url = options.place.url_to_write()?;
+    let job = Job::read(words, &options.holding, &options.place).await?;
+    options.place.make_folder(&job.url)?;
     let mut signals = Signals::listen_to_wait()?;
     // Whom it robs is known only once.
     signals.put_off_stops();
-    let opened = place::open_in_time(&url, rules.lease(), Instant::now(), Patience::Once, &mut signals).await?;
+    let opened = place::open_in_time(&job.url, job.rules.lease(), Instant::now(), Patience::Once, &mut signals).await?;
     let leases = &opened.leases;
-    let request = leases.lock(&key).info(&info);
+    let request = leases.lock(&job.key).info(&job.info);
     let mut robbed = String::new();
     let asked = async {
         // Afterwards nothing is known of a victim.
-        let before = leases.status(&key).await?;
-        robbed = if options.json { as_json(&before, &opened.eyes) } else { sentence(&key, &before) };
+        let before = leases.status(&job.key).await?;
+        robbed = if options.json { as_json(&before, &opened.eyes) } else { sentence(&job.key, &before) };
         request.steal().await.map(Some)
     };
     let waited = wait::wait(&opened, asked, &mut signals, None).await;
     let exit = match waited {
-        Ok(Waited::Granted(guard)) if command.is_empty() => {
+        Ok(Waited::Granted(guard)) if job.command.is_empty() => {
             wait::release(&guard, &mut signals).await;
             print_until_signal(robbed + "\n", &mut signals).await
         }
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
-            let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
             job.run_and_release(guard, &opened.last_error, &mut signals).await.map(|ended| ended.exit())
         }
         Ok(Waited::Called(Call::End(signal))) => Ok(signal.into()),

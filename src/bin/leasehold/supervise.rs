@@ -36,12 +36,12 @@ const FOREGROUND: Duration = Duration::from_millis(100);
 const SHELL: Duration = Duration::from_secs(1);
 
 /// A command under a lease.
-pub(crate) struct Job<'a> {
-    pub(crate) key: &'a str,
-    pub(crate) url: &'a str,
+pub(crate) struct Job {
+    pub(crate) key: String,
+    pub(crate) url: String,
     /// What others see of the holder.
-    pub(crate) info: &'a str,
-    pub(crate) command: &'a [OsString],
+    pub(crate) info: String,
+    pub(crate) command: Vec<OsString>,
     pub(crate) rules: Rules,
 }
 
@@ -74,7 +74,7 @@ enum Phase {
 }
 
 struct Supervisor<'a> {
-    job: &'a Job<'a>,
+    job: &'a Job,
     last_error: &'a LastError,
     child: Child,
     terminal: Option<Terminal>,
@@ -94,7 +94,7 @@ struct Supervisor<'a> {
     exit: Option<Exit>,
 }
 
-impl Job<'_> {
+impl Job {
     /// Runs the command until it ends.
     pub(crate) async fn run(
         &self,
@@ -125,19 +125,19 @@ impl Job<'_> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn start(job: &'a Job<'a>, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
+    fn start(job: &'a Job, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
         let mut terminal = Terminal::open();
         let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
         if terminal.as_ref().is_some_and(Terminal::is_ours) {
             signals::let_readers_stop()?;
         }
         let variables = [
-            ("LEASEHOLD_KEY", job.key.to_owned()),
+            ("LEASEHOLD_KEY", job.key.clone()),
             ("LEASEHOLD_TOKEN", guard.token().as_u64().to_string()),
-            ("LEASEHOLD_STORE", job.url.to_owned()),
+            ("LEASEHOLD_STORE", job.url.clone()),
         ];
         let gifts = Gifts { terminal: wanted, dies: job.rules.on_loss == OnLoss::Kill };
-        let child = Child::spawn(job.command, gifts, &variables)?;
+        let child = Child::spawn(&job.command, gifts, &variables)?;
         if let Some(terminal) = terminal.as_mut().filter(|_| wanted) {
             terminal.was_given();
         }
@@ -317,7 +317,7 @@ impl<'a> Supervisor<'a> {
 
     /// The lease is lost, or about to be.
     fn end(&mut self, danger: Danger) {
-        let key = self.job.key;
+        let key = &self.job.key;
         let (what, grace) = match danger {
             Danger::Lost(reason) => {
                 let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
