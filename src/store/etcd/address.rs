@@ -95,8 +95,11 @@ fn host(text: &str, encrypts: Option<bool>) -> Result<String, StoreError> {
     };
     let fits = |letter: char| letter.is_alphanumeric() || ".-_[]:%".contains(letter);
     if name.is_empty() || !name.chars().all(fits) || port.parse::<u16>().is_err() {
-        // What stands where a port should may be the password of a user without a host.
-        let shown = if after_name.contains(':') { format!("{name}:…") } else { text.into() };
+        // What follows a colon may be the password of a user without a host.
+        let shown = match after_name.find(':') {
+            Some(at) => format!("{}:…", &text[..text.len() - after_name.len() + at]),
+            None => text.into(),
+        };
         return Err(refused(&format!(
             "{shown:?} is not an etcd server; write host:port, such as 127.0.0.1:2379, with a port up to 65535 and no path"
         )));
@@ -179,6 +182,8 @@ mod tests {
             ":secret@a",
             "me:secret@a b",
             "me:secret",
+            "me:secret:secret",
+            "me:sec://secret",
             "a,etcd://me:secret",
             "a:1,me:secret@b:1",
         ] {

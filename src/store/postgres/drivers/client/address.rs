@@ -32,6 +32,8 @@ const DIRECT: &str =
     "sslnegotiation=direct in the URL needs an encrypted connection; write sslmode=require in the URL, too";
 const NO_HOST: &str = "the URL of the database is incomplete: it names no host; write it like \
     postgres://user:password@host/database, or with ?host= and the directory of the server's socket";
+/// How the client begins to name an option that it does not know.
+const OPTION: &str = "unknown option `";
 const MODE_TWICE: &str = "the URL has the parameter sslmode twice; leave one out";
 
 /// Where a database is.
@@ -101,7 +103,7 @@ fn split(url: &str) -> Result<(&str, &'static str, Vec<&str>), StoreError> {
 
 fn parsed(url: &str) -> Result<Config, StoreError> {
     let mut config: Config = url.parse().map_err(|error| {
-        let said = failed(&error).said;
+        let said = without_secrets(failed(&error).said);
         let remedy = if url.contains("prefix=") {
             prefix_remedy("PostgresStoreBuilder::prefix")
         } else if said.contains("`signals`") {
@@ -124,6 +126,20 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
         config.connect_timeout(Duration::from_secs(5));
     }
     Ok(config)
+}
+
+/// What the client says of a URL, which may name an option. What is no plain name may be a part of the password, if `//` is missing before
+/// the user, or if a character in the password is not percent-encoded.
+fn without_secrets(said: String) -> String {
+    let Some((before, (option, after))) =
+        said.split_once(OPTION).and_then(|(before, rest)| Some((before, rest.rsplit_once('`')?)))
+    else {
+        return said;
+    };
+    if option.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') {
+        return said;
+    }
+    format!("{before}{OPTION}…`{after}")
 }
 
 #[cfg(test)]
@@ -170,6 +186,22 @@ mod tests {
             let error = Address::read(&format!("postgres://u@h/d?{parameter}"), false).unwrap_err().message;
             assert!(error.contains(remedy), "{error}");
         }
+    }
+
+    #[test]
+    fn what_may_be_a_part_of_a_password_is_not_told() {
+        for url in [
+            "postgres:/u:Hunter2=@h/d",
+            "postgres:u:Hunter2==@h/d",
+            "postgres://h/d?password=x&Hunter2=y",
+            "postgres://u:?Hunter2=",
+            "user=u host=h pass`Hunter2`=x",
+        ] {
+            let error = Address::read(url, false).unwrap_err().message;
+            assert!(error.contains("unknown option `…`") && !error.contains("Hunter2"), "{url}: {error}");
+        }
+        let error = Address::read("postgres://u@h/d?pasword=x", false).unwrap_err().message;
+        assert!(error.contains("unknown option `pasword`"), "{error}");
     }
 
     /// The client takes everything before the first `@` for the user and the password.
