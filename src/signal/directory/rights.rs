@@ -46,14 +46,11 @@ mod sys {
             let mut place = name.to_owned();
             place.push(format!(".{}.{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
             let hidden = in_private(&parent.join(place), |path| {
-                fs::create_dir(path)?;
-                self.open_directory(path)?;
+                self.open_directory(path, &make_private(path)?)?;
                 fs::rename(path, directory)
             });
-            hidden.or_else(|_| {
-                fs::create_dir(directory)?;
-                self.open_directory(directory)
-            })
+            // A name that is too long, or that somebody else took, keeps it from being hidden.
+            hidden.or_else(|_| self.open_directory(directory, &make_private(directory)?))
         }
 
         /// Gives a file to those who have these rights.
@@ -62,11 +59,13 @@ mod sys {
             file.set_permissions(Permissions::from_mode(mode | 0o600))
         }
 
-        fn open_directory(self, path: &Path) -> io::Result<()> {
-            let mode = self.open_at(path)?;
+        /// By its descriptor: whoever may write to the folder around it may put a link in its place at any moment.
+        fn open_directory(self, path: &Path, made: &File) -> io::Result<()> {
+            check_private(path, made)?;
+            let mode = self.after_change(&made.metadata()?, |owner, group| fchown(made, owner, group));
             // Whoever may write may make files in it.
             let enter = (mode & 0o222) >> 1;
-            fs::set_permissions(path, Permissions::from_mode(mode | enter | 0o700))
+            made.set_permissions(Permissions::from_mode(mode | enter | 0o700))
         }
 
         /// Makes a socket to which only those who have these rights can send. It is bound where nobody else can reach it, and gets its name
@@ -109,9 +108,8 @@ mod sys {
     /// somebody put there. The place is a directory that stands for a moment. It is reached by its descriptor, as Linux allows; elsewhere
     /// this fails.
     fn in_private<T>(place: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-        DirBuilder::new().mode(0o700).create(place)?;
-        let made = File::open(place).and_then(|open| {
-            check_private(&open)?;
+        let made = make_private(place).and_then(|open| {
+            check_private(place, &open)?;
             let inside = PathBuf::from(format!("/proc/self/fd/{}/made", open.as_raw_fd()));
             let made = make(&inside);
             if made.is_err() {
@@ -123,10 +121,17 @@ mod sys {
         made
     }
 
-    /// Somebody may have put another directory in its place before it was opened.
-    fn check_private(place: &File) -> io::Result<()> {
-        let found = place.metadata()?;
-        if found.is_dir() && found.mode() & 0o077 == 0 && found.uid() == this_user()? {
+    /// Makes a directory that nobody else can use, and opens it.
+    fn make_private(path: &Path) -> io::Result<File> {
+        DirBuilder::new().mode(0o700).create(path)?;
+        File::open(path)
+    }
+
+    /// Somebody may have put another directory in its place before it was opened, or a link to one that this user had made before.
+    fn check_private(path: &Path, open: &File) -> io::Result<()> {
+        let (found, named) = (open.metadata()?, fs::symlink_metadata(path)?);
+        let is_named = (found.dev(), found.ino()) == (named.dev(), named.ino());
+        if is_named && found.is_dir() && found.mode() & 0o077 == 0 && found.uid() == this_user()? {
             return Ok(());
         }
         Err(io::ErrorKind::PermissionDenied.into())
@@ -136,6 +141,35 @@ mod sys {
     fn this_user() -> io::Result<u32> {
         let socket = OwnedFd::from(UnixDatagram::unbound()?);
         Ok(File::from(socket).metadata()?.uid())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::{env, os::unix::fs::symlink};
+
+        use super::*;
+
+        /// Else whoever may write to the folder could have root give away a directory of root's.
+        #[test]
+        fn a_link_that_took_the_place_of_a_directory_leads_to_no_change() {
+            let folder = env::temp_dir().join(format!("leasehold-private-{}", process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let [own, made, gone] = ["own", "made", "gone"].map(|name| folder.join(name));
+            let rights = Rights { mode: 0o666, ..Rights::of(&folder).unwrap() };
+            drop(make_private(&own).unwrap());
+            let open = make_private(&made).unwrap();
+            fs::rename(&made, &gone).unwrap();
+            symlink(&own, &made).unwrap();
+            for open in [&open, &File::open(&made).unwrap()] {
+                rights.open_directory(&made, open).unwrap_err();
+            }
+            for (path, mode) in [(&own, 0o700), (&gone, 0o700)] {
+                assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, mode, "{}", path.display());
+            }
+            rights.open_directory(&gone, &open).unwrap();
+            assert_eq!(fs::metadata(&gone).unwrap().mode() & 0o777, 0o777);
+            fs::remove_dir_all(&folder).unwrap();
+        }
     }
 }
 
