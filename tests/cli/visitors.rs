@@ -123,6 +123,20 @@ fn who_looks_and_may_not_write_to_the_file_locks_nobody_out() {
     house.run();
 }
 
+/// In a folder that all users share, a file that a first user made is one that others may only read.
+#[test]
+fn who_asks_for_a_lease_and_may_not_write_to_the_file_locks_nobody_out() {
+    let house = House::new();
+    house.run();
+    let before = house.beside();
+    house.rights(0o1777, 0o444);
+    let refused = house.visitor(&["run", "k", "--", "true"]);
+    assert_eq!(refused.code, 69, "{refused:?}");
+    assert!(refused.err.contains("let this user write to the file"), "{refused:?}");
+    assert_eq!(house.beside(), before);
+    house.run();
+}
+
 /// SQLite's files come and go beside the file meanwhile. A visitor who opens them at the wrong moment would make them anew.
 #[test]
 fn who_looks_while_others_open_and_close_the_file_locks_nobody_out() {

@@ -23,6 +23,8 @@ const MOUNTED: &str = "the file system of the SQLite file is read-only, and a pr
     writing, or see the system's log if it was: a disk error makes it read-only";
 const LIMITED: &str = "the SQLite file or one beside it cannot grow: the size of the files that this process writes is limited; raise \
     the limit with ulimit -f";
+const READ_ONLY: &str = "the SQLite file cannot be written, which everybody needs who takes leases; let this user write to the file, to its \
+    directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]
@@ -76,6 +78,11 @@ impl Trouble {
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen)
         );
         if is_of_disk { Self::Disk(meaning) } else { Self::Failed(meaning) }
+    }
+
+    /// This user may not write to the file.
+    pub(super) fn of_reader() -> Self {
+        Self::Disk(StoreError::permanent(StoreErrorKind::Unsupported, READ_ONLY))
     }
 
     /// A store that was opened only to look was asked to write.
@@ -133,10 +140,7 @@ pub(super) fn meaning(error: &Error) -> StoreError {
     let unsupported = |sentence: &str| StoreError::permanent(StoreErrorKind::Unsupported, because(sentence));
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(FULL)) },
-        Some(ErrorCode::ReadOnly) => unsupported(
-            "the SQLite file cannot be written, which everybody needs who takes leases; let this user write to the file, to its \
-                 directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may",
-        ),
+        Some(ErrorCode::ReadOnly) => unsupported(READ_ONLY),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
             "the SQLite file cannot be opened; its directory must exist, this user must be allowed to write both, and the process \
              must not have too many files open",

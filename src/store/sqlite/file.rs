@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 
 use super::{
     beside,
@@ -103,6 +103,9 @@ impl LeaseFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|error| told(path, error.into()))?;
         let file = Self::over(connection, path, prefix)?;
+        if file.only_reads() {
+            return Err(file.error(Trouble::of_reader()));
+        }
         worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(|trouble| file.error(trouble))?;
         Ok(file)
     }
@@ -154,6 +157,15 @@ impl LeaseFile {
     #[cfg(not(unix))]
     fn check_names(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Whether this user may not write to the file. SQLite says so before it opens the log. At the first read it would make a log and an index
+    /// as this user's, and they would lock out those who may write.
+    fn only_reads(&self) -> bool {
+        let tried = self.connection.execute_batch("BEGIN; PRAGMA user_version = 0");
+        // It fails if nothing was begun. Else it takes back what was not committed.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        tried.is_err_and(|error| error.sqlite_error().is_some_and(|found| found.extended_code == ffi::SQLITE_READONLY))
     }
 
     fn set_up(&self) -> Result<(), Trouble> {
