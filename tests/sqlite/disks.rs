@@ -16,7 +16,9 @@ use nix::errno::Errno;
 use rusqlite::TransactionBehavior;
 use tokio::runtime::Runtime;
 
-use crate::{Other, Scratch, connect, file, files::SmallDisk, manager, say, told, wall_clock::preloaded};
+use crate::{
+    Other, Scratch, connect, file, files::SmallDisk, manager, say, skipped::leave_out, told, wall_clock::preloaded,
+};
 
 /// So long that no heartbeat comes in between.
 const LONG_LEASE: Duration = Duration::from_secs(3_600);
@@ -133,4 +135,27 @@ fn opening_a_file_names_a_full_disk() {
         assert_eq!((error.kind, error.retry), (StoreErrorKind::Quota, true), "{error}");
         assert!(error.to_string().contains("(not applied; make room)"), "{error}");
     }
+}
+
+/// A container that has the file without its folder would keep a log of its own, and never see who holds what.
+#[test]
+fn a_file_that_is_mounted_without_its_folder_is_refused() {
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
+    if !may_mount {
+        return leave_out("only root can mount a file, and not in each container");
+    }
+    let (outside, inside) = (Scratch::new(), Scratch::new());
+    drop(SqliteStore::open(file(&outside.0)).unwrap());
+    fs::write(file(&inside.0), "").unwrap();
+    let opened_with = |mounted: &Path, at: &Path| {
+        let mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+        let change = |command: &mut Command| {
+            command.args(["--mount", "sh", "-c", mount, "sh"]).args([mounted, at]).arg(env::current_exe().unwrap());
+        };
+        Other::start_by(Path::new("unshare"), "opener", &inside, change).hear()
+    };
+    let told = opened_with(&file(&outside.0), &file(&inside.0));
+    assert!(told.contains("mount the folder instead"), "{told}");
+    assert_eq!(opened_with(&outside.0, &inside.0), "opened");
+    assert_eq!(opened_with(&file(&inside.0), &file(&inside.0)), "opened", "it has other options, and is in its folder");
 }

@@ -9,6 +9,8 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
 
+#[cfg(unix)]
+use super::mounted;
 use super::{
     beside,
     failure::{self, Trouble},
@@ -143,15 +145,23 @@ impl LeaseFile {
         self.looks.is_none_or(|way| way.counts(&self.path))
     }
 
-    /// By another name of the file, SQLite would have another log beside it, and we other signals.
+    /// By another name of the file, or in another folder, SQLite would have another log beside it, and we other signals.
     #[cfg(unix)]
     fn check_names(&self) -> Result<(), StoreError> {
         use std::os::unix::fs::MetadataExt;
         let names = fs::metadata(&self.path).map_or(1, |metadata| metadata.nlink());
-        if names < 2 {
-            return Ok(());
+        if names > 1 {
+            let sentence = format!("the file has {names} names (hard links), and must have only one; copy it instead");
+            return Err(unsupported(sentence));
         }
-        Err(unsupported(format!("the file has {names} names (hard links), and must have only one; copy it instead")))
+        if mounted::is_alone(&self.path) {
+            return Err(unsupported(
+                "the file is mounted here without its folder, so that nobody outside would see its log and its leases; mount the folder \
+                 instead"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 
     #[cfg(not(unix))]

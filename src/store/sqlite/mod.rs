@@ -7,6 +7,8 @@ mod fence;
 mod file;
 mod identity;
 mod look;
+#[cfg(unix)]
+mod mounted;
 mod rows;
 mod schema;
 mod still;
