@@ -182,6 +182,9 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
     guard.fence(writer.script("return redis.call('DEL', KEYS[1])").key("no room")).await.unwrap().unwrap();
     let error = refusal(server.client(), "new", &["OOM", "maxmemory"]).await;
     assert_eq!(error.kind, StoreErrorKind::Quota);
+    let looks = open(&server.client(), "held").await;
+    assert_eq!(looks.keys("").await.map(|keys| keys.len()), Ok(1), "who opens a full server finds its leases");
+    looks.transact(look(1), now(), BUSY).await.unwrap();
     let error = store.transact(ask(1), now(), BUSY).await.expect_err("there is no memory left");
     assert_eq!((error.kind, error.applied), (StoreErrorKind::Quota, Applied::No), "{error}");
     let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);

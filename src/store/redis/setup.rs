@@ -10,7 +10,7 @@ use super::{
     link::Link,
     node::Node,
 };
-use crate::machine::{Records, Row, StoreError, StoreId};
+use crate::machine::{Records, Row, StoreError, StoreErrorKind, StoreId};
 use crate::store::Durability;
 
 /// Logged if the server does not show its settings.
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) durability: Durability,
 }
 
-/// Looks at the server, and makes the store's row if it has none.
+/// Looks at the server, and makes the store's row if it has none. If it has one, the server may be full: the leases can be looked at.
 ///
 /// # Errors
 /// [`StoreError`] that names the remedy, if the server must not keep leases or did not answer.
@@ -132,9 +132,15 @@ async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
     records.load_store(None, fresh_id())?;
     let (name, text) = (format!("{}", Row::Store), records.text(&Row::Store).unwrap_or_default());
     // Who comes second finds the row of the first.
-    link.send(cmd("HSETNX").arg(rows).arg(&name).arg(text), Stage::Reading).await?;
+    let full = match link.send(cmd("HSETNX").arg(rows).arg(&name).arg(text), Stage::Reading).await {
+        Err(error) if error.kind == StoreErrorKind::Quota => Some(error),
+        made => made.map(|_| None)?,
+    };
     let stored = link.send(cmd("HGET").arg(rows).arg(&name), Stage::Reading).await?;
     let stored: Option<String> = redis::from_redis_value(stored).map_err(|_| failure::of_answer(Stage::Reading))?;
+    if let (None, Some(full)) = (&stored, full) {
+        return Err(full);
+    }
     records.load_store(stored.as_deref(), StoreId::default())?;
     Ok(records.store())
 }
