@@ -157,5 +157,9 @@ fn a_file_that_is_mounted_without_its_folder_is_refused() {
     let told = opened_with(&file(&outside.0), &file(&inside.0));
     assert!(told.contains("mount the folder instead"), "{told}");
     assert_eq!(opened_with(&outside.0, &inside.0), "opened");
+    // Whoever has another directory of beacons would take living holders for dead.
+    drop(SqliteStore::open(file(&inside.0)).unwrap());
+    let told = opened_with(&outside.0, &inside.0.join("leases.db-leasehold.d"));
+    assert!(told.contains("unmount it"), "{told}");
     assert_eq!(opened_with(&file(&inside.0), &file(&inside.0)), "opened", "it has other options, and is in its folder");
 }

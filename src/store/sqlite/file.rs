@@ -207,7 +207,7 @@ impl LeaseFile {
     fn make_directory(&self) -> Result<(), StoreError> {
         let directory = self.directory();
         if directory.is_dir() {
-            return Ok(());
+            return check_is_shared(&directory);
         }
         match make_directory(&directory, &self.path) {
             Err(error) if !directory.is_dir() => Err(unsupported(format!(
@@ -265,6 +265,23 @@ pub(super) fn told(path: &Path, trouble: Trouble) -> StoreError {
 fn stands_at(path: &Path) -> Option<(Identity, Option<SystemTime>)> {
     let made = fs::metadata(path).ok()?.created().ok();
     Some((Identity::of(path).ok()?, made))
+}
+
+/// Whoever has another directory there looks in vain for the beacons of the others, and takes them for dead.
+#[cfg(unix)]
+fn check_is_shared(directory: &Path) -> Result<(), StoreError> {
+    if !mounted::is_alone(directory) {
+        return Ok(());
+    }
+    let shown = directory.display();
+    Err(unsupported(format!(
+        "another directory is mounted here at {shown}, where all users of the file meet; unmount it"
+    )))
+}
+
+#[cfg(not(unix))]
+fn check_is_shared(_directory: &Path) -> Result<(), StoreError> {
+    Ok(())
 }
 
 fn replaced() -> StoreError {

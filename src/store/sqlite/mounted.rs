@@ -1,12 +1,12 @@
-//! Files that are mounted alone, without the folder that they are in.
+//! What is mounted alone, without the folder that it is in.
 
 use std::{fs, path::Path};
 
 /// What this process has mounted, as Linux tells it.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Whether this file is mounted by itself from another folder, as a container does it with `-v /srv/leases.db:/data/leases.db`. False where
-/// the system does not tell.
+/// Whether this file or directory is mounted by itself from elsewhere, as a container does it with `-v /srv/leases.db:/data/leases.db`.
+/// False where the system does not tell.
 pub(super) fn is_alone(path: &Path) -> bool {
     // The paths of other mounts may be no text.
     let mounts = fs::read(MOUNTS).unwrap_or_default();
