@@ -53,7 +53,9 @@ impl Seen {
     pub(super) fn token(&self) -> Token {
         match self {
             Self::Granted(token) => *token,
-            other => panic!("a free key is granted: {other:?}"),
+            other => panic!(
+                "a free key is granted: load the rows of all sessions that `sessions_of` names, and apply the batch once: {other:?}"
+            ),
         }
     }
 

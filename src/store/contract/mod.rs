@@ -100,7 +100,11 @@ pub async fn a_batch_is_applied_in_order_and_as_one<S: Store>(open: impl AsyncFn
     assert_eq!(answers[1], Seen::Busy, "the second operation of a batch sees the first: {answers:?}");
     let (release, ask) = (client.release("batch", token), client.ask("batch", 3));
     let answers = client.run([release, ask]).await;
-    assert_eq!(answers[0], Seen::Released, "released first");
+    assert_eq!(
+        answers[0],
+        Seen::Released,
+        "a batch is applied once: what its first operation releases, the next one acquires"
+    );
     assert!(answers[1].token() > token, "then granted with a larger token");
 }
 
