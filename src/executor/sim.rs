@@ -196,7 +196,11 @@ impl SimExecutor {
         ready.insert(MAIN);
         for _ in 0..POLL_LIMIT {
             let Some(id) = self.world.pick() else {
-                assert!(self.world.jump(), "nothing is left to happen, and the test still waits");
+                assert!(
+                    self.world.jump(),
+                    "nothing is left to happen in this world, and the test still waits: for what never comes, or for a thread, a \
+                     timer or a socket outside the world; give requests a timeout, and wait with `pass`"
+                );
                 continue;
             };
             let waker = ready.waker(id);
