@@ -220,8 +220,15 @@ impl LeaseRequest {
                     let _entered = origin.enter();
                     Pending::start(driver, turn, Input::Acquire)
                 };
-                let response = (&mut pending).await;
                 let confirmed = {
+                    let response = (&mut pending).await;
+                    // A theft is not repeated: it would rob a later thief. Nor is a request that an executor without tasks refused at once.
+                    let may_repeat = !wish.steal && pending.polls > 1;
+                    if may_repeat && pending.driver.can_go_on_after(response.as_ref()) {
+                        pending.settled = true;
+                        driver = pending.driver.clone();
+                        continue;
+                    }
                     let Some(guard) = pending.guard(response, key.as_str(), name.clone())? else {
                         return if insists { Err(pending.driver.taken(key, name)) } else { Ok(None) };
                     };

@@ -5,10 +5,10 @@ use core::{
     task::{Context, Poll},
 };
 
-use super::Driver;
+use super::{Driver, RUNTIME_ENDED, Response};
 use crate::client::error::AcquireError;
-use crate::executor::poll_proceed;
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::executor::{DROPS_TASKS, poll_proceed};
+use crate::machine::{Refusal, StoreError, StoreErrorKind};
 
 impl Driver {
     /// Checks that the executor can renew a lease. Call this before a request for one. A refusal lets other tasks go first, as an
@@ -34,6 +34,14 @@ impl Driver {
     /// Whether what is asked for here can be kept up: renewals need tasks and timers.
     pub(crate) fn check(&self) -> Result<(), AcquireError> {
         self.executor.check().map_err(unsupported)
+    }
+}
+
+impl Driver {
+    /// Whether a request failed only because the runtime that kept it up has ended, and can be made again in the one that polls it.
+    pub(crate) fn can_go_on_after(&self, response: Option<&Response>) -> bool {
+        let Some(Response::Failed(Refusal::Store(error))) = response else { return false };
+        DROPS_TASKS && error.message == RUNTIME_ENDED && self.executor.check().is_ok()
     }
 }
 

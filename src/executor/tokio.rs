@@ -57,9 +57,10 @@ pub use clock::process_clock;
 /// runtime, starts it in the runtime in which the first request was made. Two runtimes have a timer that renews the leases: the one of the
 /// first request, and, if other runtimes use the manager, the one of them that used it last. So the leases are renewed even if one of the
 /// two has ended, or is a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and
-/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests that
-/// wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next request
-/// inside a runtime makes that one the first; on a thread without a runtime it is refused.
+/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock. A request for
+/// one lease that waits in a third runtime then queues again from there, and that runtime renews the leases; whatever else waits fails as
+/// [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next request inside a runtime
+/// makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
 /// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the other one of those two. If

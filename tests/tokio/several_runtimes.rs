@@ -101,6 +101,33 @@ fn who_waits_elsewhere_is_told_when_a_runtime_ends_by_a_panic() {
     });
 }
 
+/// As when all tests use one static manager, and each has a runtime of its own: the alarm is set in the first two, which end.
+#[test]
+fn who_waits_in_a_later_runtime_goes_on_although_the_first_two_have_ended() {
+    for timeout in [Some(PATIENCE), None] {
+        let leases = manager(&MemoryStore::new());
+        let request = || timeout.map_or(leases.lock("k"), |timeout| leases.lock("k").timeout(timeout));
+        let first = multi();
+        let guard = first.block_on(request().acquire()).unwrap();
+        let [(second, its), (third, other), (_fourth, last)] = [(); 3].map(|()| {
+            let (runtime, mut request) = (multi(), Box::pin(request().acquire()));
+            assert!(runtime.block_on(async { poll!(&mut request) }).is_pending());
+            let waiting = runtime.spawn(request);
+            (runtime, waiting)
+        });
+        first.block_on(guard.release()).unwrap();
+        drop(first);
+        let guard = second.block_on(its).unwrap().unwrap();
+        second.block_on(guard.release()).unwrap();
+        drop(second);
+        let guard = third.block_on(other).unwrap().unwrap();
+        third.block_on(guard.release()).unwrap();
+        drop(third);
+        let told = soon(async move { last.await.unwrap() }).expect("it is answered when the key is free");
+        assert!(told.as_ref().is_ok_and(LeaseGuard::is_valid), "{told:?}");
+    }
+}
+
 /// The runtime lives, and nobody drives it for a while.
 #[test]
 fn who_asks_elsewhere_is_answered_while_the_runtime_of_a_panic_is_idle() {
