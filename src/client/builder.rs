@@ -20,7 +20,8 @@ impl fmt::Debug for dyn KeyCodec {
     }
 }
 
-/// Builds a [`LeaseManager`]. Times that are not set follow from the length of the lease.
+/// Builds a [`LeaseManager`]. Times that are not set follow from the length of the lease. The heartbeat, two store time-outs and the margin
+/// (a tenth of the lease, at least 100 ms) must together be shorter than the lease.
 #[derive(Debug)]
 #[must_use = "nothing happens until it is built"]
 pub struct LeaseManagerBuilder {
@@ -64,22 +65,22 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// The time limit of one store operation: by default a quarter of the lease, at most 5 s.
+    /// The time limit of one store operation. The default is a quarter of the lease or 5 s, whichever is shorter.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.options.store_timeout = Some(limit);
         self
     }
 
-    /// How often the context may pass a lease from one of its requests to the next while another context waits: at least once, by default
-    /// 32 times. Then its requests that still wait move to the end of the queue together.
+    /// How often the context may pass a lease from one of its requests to the next while another context waits: at least once, and by
+    /// default 32 times. Then its requests that still wait move to the end of the queue together.
     pub fn max_local_handoffs(mut self, handoffs: u32) -> Self {
         self.options.max_local_handoffs = handoffs;
         self
     }
 
-    /// While another context waits, how long after the grant by the store the context may pass a lease to its own next request: by default
-    /// 50 ms. If a request holds the lease for longer, the other context is next. With zero, the context passes nothing on while others
-    /// wait.
+    /// While another context waits, the context may pass a lease to its own next request only for this long after the store granted it: by
+    /// default 50 ms. If a request holds the lease for longer, the other context is next. With zero, the context passes nothing on while
+    /// others wait.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self
@@ -99,8 +100,8 @@ impl LeaseManagerBuilder {
     }
 
     /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the new context takes
-    /// over the leases of the dead one as soon as its death is detected. Without beacons that takes a lease of silence, as with any other
-    /// holder.
+    /// over the leases of the dead one as soon as its death is detected. Without beacons this takes as long as the lease, and its margin,
+    /// as with any other dead holder.
     ///
     /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](crate::AcquireError::InstanceInUse): with
     /// beacons after 250 ms, and without them or over PostgreSQL at the next heartbeat of that context. A
@@ -136,8 +137,8 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Whether to use a beacon, a sign of life, where the platform has one. Without it a dead holder is replaced after a lease of silence
-    /// instead of at once.
+    /// Whether to use a beacon, a sign of life, where the platform has one. Without it, a dead holder is replaced when it has been silent
+    /// for as long as its lease, instead of at once.
     pub fn beacon(mut self, beacon: bool) -> Self {
         self.options.beacon = beacon;
         self

@@ -8,7 +8,7 @@ use crate::machine::{
     InvalidKey, InvalidOptions, LostReason, Quoted, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
 };
 
-/// Why a lease was not granted, extended or changed. A taken key is no error for [`try_acquire`](crate::LeaseRequest::try_acquire).
+/// Why a lease was not granted, extended or changed. For [`try_acquire`](crate::LeaseRequest::try_acquire), a taken key is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -68,8 +68,8 @@ pub enum AcquireError {
         /// The newest format that this version knows.
         known: u64,
     },
-    /// The store cannot be used as it is, and trying again will not help: the platform or this build has no such store, the URL is wrong, the
-    /// server refuses the user, the tables are another program's, or the executor has no runtime here. The message names the remedy.
+    /// The store cannot be used as it is, and trying again will not help: the platform or this build has no such store, the URL is wrong,
+    /// the server refuses the user, the tables are another program's, or the executor has no runtime here. The message names the remedy.
     Unsupported(StoreError),
     /// The store is full.
     Quota(StoreError),
@@ -149,7 +149,7 @@ impl fmt::Display for AcquireError {
             Self::Timeout { key, waited, held_here, held_elsewhere } => {
                 let (before, after) = match (held_here, held_elsewhere) {
                     (true, _) => (
-                        "a guard of this very manager held",
+                        "a guard of this manager held",
                         "; if this task has it, release it first, or share it",
                     ),
                     (_, true) => ("others held", ""),
@@ -181,10 +181,10 @@ impl fmt::Display for AcquireError {
                 write!(out, "the lease of the key {} was released; acquire another one", Quoted(key))
             }
             Self::EmptyParts => out.write_str(
-                "the parts hold no lease: when the guard was taken apart, clones or other requests used its lease, or it was gone",
+                "the parts hold no lease, since clones or other requests still used it, or it was gone; acquire the key again",
             ),
             Self::NotResumable => out.write_str(
-                "the store does not have this lease: it ran out, was taken over or resumed before, or belongs to another store",
+                "this store does not have the lease: it expired, was taken over or resumed, or is in another store; acquire the key again",
             ),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
             Self::Unsupported(error) => out.write_str(&error.message),

@@ -1,4 +1,4 @@
-//! What became of a guard. It outlives the guard, for tasks that still wait for the outcome.
+//! The state of a guard. It outlives the guard, for tasks that still wait for the outcome.
 
 use alloc::vec::Vec;
 use core::{
@@ -53,7 +53,7 @@ pub(crate) struct FateState {
     /// The calls of `upgrade` that made the lease exclusive or found it exclusive, while none of them has returned `Ok`. If all of them are
     /// dropped, the lease is downgraded.
     pub(crate) untold_upgrades: Vec<TurnId>,
-    /// Set by whoever begins the release, so that there is one.
+    /// Set by whoever begins the release, so that it begins only once.
     pub(crate) releasing: bool,
     pub(crate) suspect: bool,
     pub(crate) lost: Option<LostReason>,
@@ -97,7 +97,7 @@ impl Fate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token and the mode that it has by now.
+    /// The current token and mode.
     pub(crate) fn lease(&self) -> (Token, Mode) {
         let state = self.state();
         (state.token, state.mode)
@@ -107,7 +107,7 @@ impl Fate {
         self.state().lost.is_some()
     }
 
-    /// Something changed; who waits is to be woken.
+    /// Changes the state, and returns the wakers of those who wait for it: the caller wakes them.
     pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
         let mut state = self.state();
         change(&mut state);
@@ -118,12 +118,12 @@ impl Fate {
         core::mem::take(&mut state.wakers).into_values()
     }
 
-    /// The lease is lost, once and for good.
+    /// Notes that the lease is lost. The first reason stays.
     pub(crate) fn lose(&self, reason: LostReason) -> Vec<Waker> {
         self.change(|state| _ = state.lost.get_or_insert(reason))
     }
 
-    /// The release ended.
+    /// Notes the outcome of the release.
     pub(crate) fn release(&self, result: Result<ReleaseOutcome, StoreError>) -> Vec<Waker> {
         self.change(|state| _ = state.released.get_or_insert(result))
     }
@@ -141,7 +141,7 @@ impl FateState {
     }
 }
 
-/// Waits until something is known of a fate. Dropped, it leaves nothing behind.
+/// Waits until the state answers a question. If this is dropped, it leaves nothing behind.
 pub(crate) struct Until<L> {
     fate: Shared<Fate>,
     place: Option<u64>,
@@ -194,7 +194,7 @@ fn wait(place: &mut Option<u64>, waker: Waker, mut state: MutexGuard<'_, FateSta
 impl<L> Drop for Until<L> {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
-        // Dropped after the lock was let go: it may own what locks it.
+        // Dropped after the lock is released: it may own something that takes the lock.
         let waker = self.fate.state().wakers.remove(&place);
         drop(waker);
     }

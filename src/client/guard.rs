@@ -96,7 +96,7 @@ impl LeaseGuard {
         self.driver.handle(Input::ClearChanged { key: self.fate.slot.key.clone() });
     }
 
-    /// Asks the store whether the lease is still held, and renews it.
+    /// Asks the store whether the lease is still held, and renews it. Returns false if the lease is lost, or this guard was released.
     ///
     /// # Errors
     /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and its state does not change.
@@ -248,7 +248,7 @@ impl LeaseGuard {
     }
 
     /// Turns the guard into one that carries the value that it protects. The value lives as long as the guard, even if the lease is lost
-    /// before.
+    /// earlier.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -282,7 +282,7 @@ impl LeaseGuard {
         LeaseParts::new(self.key(), driver.session(), token, mode, parcel)
     }
 
-    /// What a transaction is to check for this guard; `None` if the guard was released or lost.
+    /// What a transaction must check for this guard; `None` if the guard was released or lost.
     pub(crate) fn begin_fence(&self, renew: bool) -> Option<GuardFence> {
         if self.is_given_back() {
             return None;
@@ -399,7 +399,7 @@ impl fmt::Debug for LeaseGuard {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (token, mode) = self.fate.lease();
         let state = match self.watch().state() {
-            // Its clones may hold the lease still.
+            // Its clones may still hold the lease.
             LeaseState::Held | LeaseState::Suspect if self.is_given_back() => LeaseState::Released,
             LeaseState::Held if !self.is_valid() => LeaseState::Suspect,
             state => state,

@@ -41,7 +41,7 @@ pub struct LeaseManager {
     door: Shared<Door>,
 }
 
-/// What the clones of a manager have in common, and its guards do not.
+/// What all clones of a manager share. Its guards do not keep this alive.
 struct Door {
     driver: Shared<Driver>,
     codec: Option<Shared<dyn KeyCodec>>,
@@ -72,8 +72,8 @@ impl LeaseManager {
         LeaseManagerBuilder::new(Shared::new(store), Shared::new(executor), Options::default())
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units. Keys that begin with `\0lock:` are reserved for `leases.locks`.
-    /// [`acquire`](LeaseRequest::acquire) reports an invalid key.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units. Keys that begin with `\0lock:` are reserved for `leases.locks` of the
+    /// npm package. [`acquire`](LeaseRequest::acquire) reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {
             Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),
@@ -160,7 +160,8 @@ impl LeaseManager {
         self.in_use(prefix, false).await.map_err(|refused| *refused)
     }
 
-    /// What is held or waited for under a prefix at one moment, after all that this context requested before: the locks, or all but these.
+    /// The state, at one moment, of all keys with this prefix that are held or waited for, after everything that this context requested
+    /// before: only the keys of `leases.locks`, or only all others.
     pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
         let without_tasks = is_without_tasks(self.driver())?;
         let own = self.driver().keys_under(prefix);
@@ -178,7 +179,7 @@ impl LeaseManager {
         Ok(listed)
     }
 
-    /// Reads who leads: the exclusive holder of the key. See [`elect`](Self::elect).
+    /// Reads who leads: the exclusive holder of the key, or `None` if there is none. See [`elect`](Self::elect).
     ///
     /// # Errors
     /// As for [`status`](Self::status).
@@ -190,7 +191,7 @@ impl LeaseManager {
         Ok(holders.into_iter().find(|holder| holder.mode == Mode::Exclusive))
     }
 
-    /// What this manager has done so far.
+    /// What this manager has done since it was built.
     pub fn stats(&self) -> LeaseStats {
         self.driver().stats()
     }
@@ -300,8 +301,8 @@ impl LeaseManager {
     /// two store time-outs, whatever the store does. If the manager's runtime has ended, it ends at once. A second call also waits until
     /// the store is closed, within the same limit.
     ///
-    /// You may also call it on a thread without a runtime, or in a runtime without timers. Then the manager's own runtime does the work, and
-    /// must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.
+    /// You may also call it on a thread without a runtime, or in a runtime without timers. Then the manager's own runtime does the work,
+    /// and must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open until `close` is called again.

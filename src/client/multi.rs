@@ -56,7 +56,7 @@ impl MultiRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority at each key: by default 0.
+    /// Queues the request at each key ahead of all with a smaller priority. The default is 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self
@@ -239,7 +239,7 @@ impl MultiRequest {
                 suspects.push((name, *mode, key));
             }
         }
-        // None is held while others are looked at.
+        // All keys have been inspected before the first one is tried, so none of them is held meanwhile.
         let mut tries = Vec::new();
         for (name, mode, key) in suspects {
             let turn = Turn { mode, ..self.wish.turn(key, false, None) };
@@ -265,14 +265,14 @@ impl MultiRequest {
     }
 }
 
-/// Some refusals come before any request is polled. Every request that was polled has asked already.
+/// Lets other tasks run after a refusal that came before any request was polled. A request that was polled has done so itself.
 async fn lets_others_go_on<T>(leases: &LeaseManager, asked: &Result<T, Box<Refused>>) {
     if asked.is_err() {
         leases.driver().proceed().await;
     }
 }
 
-/// What is waited for while others are held.
+/// The wait for a lease while others are held.
 type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Box<Refused>>>;
 
 /// Why several leases were not granted.
@@ -309,7 +309,7 @@ impl Holds {
         self.guards.push(guard);
     }
 
-    /// Waits as long as all of them are held. By hand: as a selection of futures it would make the wasm larger.
+    /// Waits as long as all of them are held. This polls by hand, because a `select` would enlarge the wasm.
     async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         poll_fn(|context| {
             let granted = waiting.as_mut().poll(context);

@@ -45,13 +45,13 @@ impl MultiGuard {
         self.guards.iter().all(LeaseGuard::is_valid)
     }
 
-    /// Asks the store whether all leases are still held, and renews them.
+    /// Asks the store whether all leases are still held, and renews them. Returns false if one of them is lost or released.
     ///
     /// # Errors
     /// [`StoreError`] if the store does not answer for one of them: then it is unknown whether that one is held.
     ///
     /// # Cancel safety
-    /// Dropping the future changes nothing.
+    /// Dropping the future changes nothing: renewals under way go on.
     pub async fn verify(&self) -> Result<bool, StoreError> {
         let verified: Result<Vec<_>, _> =
             join_all(self.guards.iter().map(LeaseGuard::verify)).await.into_iter().collect();

@@ -12,12 +12,12 @@ use crate::driver::{Answer, Driver, Response};
 use crate::executor::Shared;
 use crate::machine::{Input, Turn, TurnId};
 
-/// A request under way. Dropped before it is settled, it is abandoned.
+/// A request under way. If this is dropped before it is settled, the request is abandoned.
 pub(crate) struct Pending {
     pub(super) driver: Shared<Driver>,
     pub(crate) turn: TurnId,
     answer: Answer,
-    /// How often it was looked at: an answer that was there at once is no older than this moment.
+    /// How often it was polled: an answer that is there at the first poll cannot be out of date.
     pub(super) polls: u32,
     settled: bool,
 }

@@ -63,8 +63,8 @@ impl LeaseRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority, even if they came earlier: by default 0. Between contexts the largest priority among the
-    /// waiting requests of a context counts for all of them.
+    /// Queues the request ahead of all with a smaller priority, even if they came earlier. The default is 0. Between contexts, the largest
+    /// priority among the waiting requests of a context counts for all of them.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self
@@ -129,8 +129,8 @@ impl LeaseRequest {
     /// [`AcquireError::Lost`] if the [`max_hold`](Self::max_hold) was over before this task ran again.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up the place in the queue, or the lease if it was granted in that moment. A later
-    /// request queues at the end.
+    /// Dropping the future gives up the place in the queue, or the lease if it was granted at that moment. A later request queues at the
+    /// end.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -30,7 +30,7 @@ impl LeaseRequest {
     /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request chose [`OnLoss::Abort`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lease back.
+    /// Dropping the future drops the work and releases the lease.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -53,7 +53,7 @@ impl LeaseRequest {
     /// As for [`run`](Self::run).
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lease back.
+    /// Dropping the future drops the work and releases the lease.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -81,7 +81,7 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
     };
     let lost = match guard.release().await {
         Ok(ReleaseOutcome::Released) => None,
-        // A release that got no answer says nothing of the time before it.
+        // A release that got no answer does not tell whether the lease was held before.
         outcome => guard.told_loss().or_else(|| outcome.is_ok().then_some(LostReason::Expired)),
     };
     Ok(Ran { value, lost })
@@ -96,7 +96,7 @@ pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output =
     }
 }
 
-/// How often to look at a released lease: it ends no work.
+/// How often to look at a released lease. Its state no longer ends the work.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Why the work has to end. A holder that cannot reach the store does not learn of a loss, so a doubt that lasts counts as a loss.

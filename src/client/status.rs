@@ -1,4 +1,4 @@
-//! The state of a key, as others see it.
+//! The state of a key, as the store shows it to every context.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::time::Duration;
@@ -44,15 +44,15 @@ pub struct LeaseStatus {
 pub struct HolderStatus {
     /// The context.
     pub holder: SessionId,
-    /// Whether it is the one that looks.
+    /// Whether it is the context that reads the status.
     pub own: bool,
-    /// The user's own name for the context; empty for none.
+    /// The context's [instance name](crate::LeaseManagerBuilder::instance); empty if it has none.
     pub instance: String,
     /// How it holds the key.
     pub mode: Mode,
     /// The first token of its grant.
     pub token: Token,
-    /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
+    /// When the lease expires unless it is renewed, by the holder's wall clock: for display only.
     pub expires_at: Wall,
     /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,
@@ -69,15 +69,15 @@ pub struct HolderStatus {
 pub struct WaiterStatus {
     /// The context.
     pub holder: SessionId,
-    /// Whether it is the one that looks.
+    /// Whether it is the context that reads the status.
     pub own: bool,
-    /// The user's own name for the context; empty for none.
+    /// The context's [instance name](crate::LeaseManagerBuilder::instance); empty if it has none.
     pub instance: String,
     /// How it will hold the key.
     pub mode: Mode,
-    /// A larger one goes first.
+    /// Its priority in the queue: larger ones go first.
     pub priority: i32,
-    /// When the context's lease runs out unless renewed, by its own wall clock: for display only.
+    /// When the context's lease expires unless it is renewed, by its own wall clock: for display only.
     pub expires_at: Wall,
     /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::driver::Driver;
 use crate::machine::{InvalidOptions, Key, LONGEST_LEASE_MS, Mode, Monotonic, Turn, TurnId, check_info, whole_ms};
 
-/// How a lease is wanted.
+/// The options of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) mode: Mode,
@@ -80,7 +80,7 @@ impl Wish {
         Some(driver.executor.now().monotonic.plus(timeout_ms))
     }
 
-    /// What the machine is asked for; its name is drawn later, and when its wait gets long.
+    /// The request for the machine. The driver sets its id, and the time at which the wait counts as long.
     pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
         Turn {
             mode: self.mode,
@@ -102,7 +102,7 @@ fn rounded_up_ms(span: Duration) -> u64 {
     whole_ms(span.saturating_add(Duration::from_nanos(999_999)))
 }
 
-/// A call does not have this option.
+/// The error for an option that the call does not have.
 pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
     InvalidOptions::UnknownOption { option, remedy }
 }

@@ -1,4 +1,4 @@
-//! What happens to leases: it is counted, and reported to listeners, and to `tracing` if the feature is on.
+//! What happens to leases: the counters, the events for listeners, and those for `tracing` if the feature is on.
 
 use core::time::Duration;
 
@@ -12,8 +12,7 @@ use crate::machine::{Key, LostReason, Mode, SessionId, Token};
 pub struct LeaseStats {
     /// Guards that were handed out.
     pub granted: u64,
-    /// How often a request had to queue in the store. One that queues anew, because its context has handed the lease on, counts
-    /// again.
+    /// How often a request had to queue in the store. A request that queues again, because its context passed the lease on, counts again.
     pub waited: u64,
     /// Heartbeats that were sent: each renews all leases of the context.
     pub renewed: u64,
@@ -32,7 +31,7 @@ pub struct LeaseEvent {
     /// The key, as the store knows it: with a [key codec](crate::LeaseManagerBuilder::key_codec) that is the store's name,
     /// not yours.
     pub key: Key,
-    /// How the lease is held or asked for, by the time of the event.
+    /// How the lease is held or requested at the time of the event.
     pub mode: Mode,
     /// What happened.
     pub kind: LeaseEventKind,
@@ -51,9 +50,9 @@ pub enum LeaseEventKind {
     /// its manager in the queue emits nothing, because they share one position. They emit this again when they take another
     /// position: at the end of the queue, or after a [suspension](crate::LeaseManager::suspend).
     Waiting {
-        /// How many holders and waiters the store shows before this context; requests of this manager itself are not counted,
-        /// so that it is 0 if the request waits for a guard of this manager. Work that waits for the guard that it runs
-        /// under waits for ever, unless both requests [share](crate::LeaseRequest::share_in_process).
+        /// How many holders and waiters of other contexts the store shows ahead of this one. It is 0 if the request waits only for a guard
+        /// of this manager. If the work under that guard made the request, it waits for ever, unless both requests
+        /// [share](crate::LeaseRequest::share_in_process).
         ahead: usize,
     },
     /// A request that emitted `Waiting` got no lease: it timed out, was dropped, or was refused.
@@ -75,17 +74,17 @@ pub enum LeaseEventKind {
         /// Its fencing token.
         token: Token,
     },
-    /// The guard is beyond doubt again.
+    /// The guard is valid again.
     Certain {
         /// Its fencing token.
         token: Token,
     },
-    /// The guard is lost, once and for good.
+    /// The guard is lost for good.
     Lost {
         /// Its fencing token.
         token: Token,
-        /// Why. It is [`StoreFailed`](LostReason::StoreFailed), too, if the release got no answer: then the lease runs out
-        /// by itself.
+        /// How it was lost. It is [`StoreFailed`](LostReason::StoreFailed) also if the release got no answer: then the lease expires by
+        /// itself.
         reason: LostReason,
         /// The time since the grant.
         held: Duration,
@@ -146,8 +145,8 @@ pub(crate) enum Event {
     },
 }
 
-/// The span in which a request was made. Whatever thread tells of the request or its guard, it does so in this span: the
-/// span that the thread is in belongs to another request as a rule.
+/// The span in which a request was made. Every thread that reports on the request or its guard does so in this span, because the thread's
+/// current span usually belongs to another request.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin(Option<Shared<tracing::Span>>);
@@ -192,7 +191,7 @@ impl Event {
 
 #[cfg(feature = "tracing")]
 impl Origin {
-    /// The span that this is called in; none if nobody listens. The subscriber is asked, so it is called without the lock.
+    /// The current span, or none if nobody listens. This calls the subscriber, so the caller must not hold the lock.
     pub(crate) fn here() -> Self {
         Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
     }
@@ -214,7 +213,8 @@ impl Origin {
     }
 }
 
-/// What programs filter by. It is public, as the names of the events and of their fields are: `docs/a-native-worker.md` lists them.
+/// The target that programs filter by. Like the names of the events and of their fields, it is part of the interface that
+/// `docs/a-native-worker.md` lists.
 #[cfg(feature = "tracing")]
 const TARGET: &str = "leasehold";
 
@@ -230,7 +230,7 @@ impl Event {
         LevelFilter::current() != LevelFilter::OFF
     }
 
-    /// Tells whoever subscribed what happened to the manager that is named `holder`. Nothing is formatted unless somebody did.
+    /// Reports to `tracing` what happened to the manager whose session is `holder`. Nothing is formatted unless somebody subscribed.
     pub(crate) fn tell(self, holder: SessionId, Origin(span): &Origin) {
         use tracing::{Span, trace, warn};
         let nowhere = Span::none();
@@ -269,7 +269,7 @@ fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId,
         LeaseEventKind::Lost { reason, held, .. } => {
             let (reason, held_ms, closed) = (reason.name(), whole_ms(held), reason == LostReason::Closed);
             if closed {
-                // The close warned of the guard itself.
+                // The closing has already warned of this guard.
                 info!(target: TARGET, parent: span, %key, token, %holder, reason, held_ms, "lease lost");
             } else {
                 warn!(target: TARGET, parent: span, %key, token, %holder, reason, held_ms, "lease lost");

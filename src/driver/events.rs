@@ -1,4 +1,4 @@
-//! Who listens to what happens to leases: a mailbox each, filled under the lock and read outside of it.
+//! The listeners for events. Each has a mailbox, which is filled under the manager's lock and read outside of it.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{
@@ -16,12 +16,12 @@ use crate::executor::{DROPS_TASKS, Shared, WeakShared};
 /// How many unread events are kept for each listener.
 const UNREAD_LIMIT: usize = 4096;
 
-/// What happens to the leases of a manager, in its order: made by [`LeaseManager::events`](crate::LeaseManager::events).
+/// A stream of what happens to the leases of a manager, in order: made by [`LeaseManager::events`](crate::LeaseManager::events).
 ///
-/// It ends when the manager has closed, or was dropped together with its guards; it keeps neither alive. A slow reader
-/// holds nobody up: of more than 4096 unread events the oldest are dropped, and [counted](Self::missed).
+/// It ends when the manager has closed, or was dropped together with its guards; it keeps neither alive. A slow reader delays nobody:
+/// beyond 4096 unread events, the oldest are dropped and [counted](Self::missed).
 #[derive(Debug)]
-#[must_use = "events are told to whoever reads them"]
+#[must_use = "events are lost unless they are read"]
 pub struct LeaseEvents {
     mailbox: Shared<Mailbox>,
 }
@@ -51,7 +51,8 @@ impl Stream for LeaseEvents {
 
 impl Drop for LeaseEvents {
     fn drop(&mut self) {
-        // Here and not with the mailbox, which may be dropped under the manager's lock: a waker may hold anything.
+        // Dropped here and not with the mailbox, which may be dropped under the manager's lock: a waker may own something that takes that
+        // lock.
         let waker = self.mailbox.letters().waker.take();
         drop(waker);
     }
@@ -100,7 +101,7 @@ impl Letters {
     }
 }
 
-/// All who listen. It keeps none of them: who goes is forgotten at the next event, or when others join.
+/// All listeners. It keeps none of them alive: those that were dropped are forgotten at the next event, or when others join.
 #[derive(Default)]
 pub(crate) struct Audience(Vec<WeakShared<Mailbox>>);
 
@@ -115,8 +116,8 @@ impl Audience {
         LeaseEvents { mailbox }
     }
 
-    /// Forgets who went, before the list would grow. There is then room for as many again, so that each one who joins pays for few looks.
-    /// The constant keeps this out of the npm package, whose listeners go with their manager.
+    /// Forgets dropped listeners before the list would grow. Then there is room for as many again, so on average a join looks at few of
+    /// them. The constant keeps this out of the npm package, whose listeners live as long as their manager.
     fn make_room(&mut self) {
         if DROPS_TASKS && self.0.len() == self.0.capacity() && self.is_there() {
             self.0.reserve(self.0.len() + 1);
@@ -128,19 +129,19 @@ impl Audience {
         !self.0.is_empty()
     }
 
-    /// Who is to be woken once the lock was let go.
+    /// Puts the event in all mailboxes, and returns the wakers: the caller wakes them after it has released the lock.
     pub(crate) fn tell(&self, event: &LeaseEvent) -> Vec<Waker> {
         self.wake(&|letters| letters.put(event.clone()))
     }
 
-    /// Nothing more comes.
+    /// Ends all streams, and returns the wakers of those who wait for an event.
     pub(crate) fn end(&mut self) -> Vec<Waker> {
         let wakers = self.wake(&|letters| letters.ended = true);
         self.0.clear();
         wakers
     }
 
-    /// Changes the letters of all, and takes who waits for that.
+    /// Changes every mailbox, and takes the wakers of those who wait.
     fn wake(&self, change: &dyn Fn(&mut Letters)) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for mailbox in &self.0 {

@@ -1,52 +1,53 @@
-//! The times of a lease, checked once and right from then on.
+//! The times of a lease, and the other options, which are checked once.
 
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
 use super::{key::Quoted, time::whole_ms};
 
-/// Shorter leases are refused: the margin would eat them.
+/// The shortest lease, in ms. The margin would use up a shorter one.
 pub const LEAST_LEASE_MS: u64 = 1_000;
-/// Longer leases are refused: a dead holder would block a key for days.
+/// The longest lease, in ms. With a longer one, a dead holder could block a key for days.
 pub const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// How long a context may be silent, in ms, if a holder wants to be sure of its lease for the longest time that is allowed.
+/// The longest time for which a context may be silent, in ms: what a holder needs that wants to be sure of its lease for
+/// [`LONGEST_LEASE_MS`].
 pub const LONGEST_SILENCE_MS: u64 = lease_for_belief_ms(LONGEST_LEASE_MS);
-/// Faster heartbeats are refused: they are a write storm.
+/// The shortest time between heartbeats, in ms. Shorter ones would flood the store with writes.
 pub const LEAST_HEARTBEAT_MS: u64 = 100;
 
-/// More keys cannot be leased by one request.
+/// The largest number of keys in one request.
 pub const MOST_KEYS: usize = 1_000;
 
-/// A longer linger is refused: a lease that nobody uses would be renewed for days.
+/// The longest linger, in ms. With a longer one, a lease that nobody uses would be renewed for days.
 const LONGEST_LINGER_MS: u64 = LONGEST_LEASE_MS;
-/// Longer texts are refused, in bytes: they are written anew with each change of a record.
+/// The longest texts, in bytes. They are written again with each change of a record.
 const LONGEST_INSTANCE: usize = 1_024;
 const LONGEST_INFO: usize = 4_096;
 
-/// Twice the grain of the coarsest timer that we know: what a margin must be at least.
+/// The least margin, in ms: twice the resolution of the coarsest timer that we know.
 const LEAST_MARGIN_MS: u64 = 100;
-/// Store operations that a renewal may lose to a time-out before the lease is over.
+/// How many store operations of a renewal may time out before the lease expires.
 const RETRIES: u64 = 2;
 
-/// What a user may choose. What is `None` follows from the lease.
+/// What a user may choose. A time that is `None` follows from the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long a lease lasts without renewal.
     pub lease: Duration,
-    /// How often it is renewed: by default a quarter of the lease.
+    /// How often the lease is renewed. The default is a quarter of the lease.
     pub heartbeat: Option<Duration>,
-    /// The time limit of one store operation: by default a quarter of the lease, at most 5 s.
+    /// The time limit of one store operation. The default is a quarter of the lease or 5 s, whichever is shorter.
     pub store_timeout: Option<Duration>,
-    /// How often a context may hand a lease from one local request to the next while another context waits.
+    /// How often a context may pass a lease from one of its requests to the next while another context waits.
     pub max_local_handoffs: u32,
-    /// How long it may go on doing so.
+    /// How long after the grant it may do so.
     pub max_tenure: Duration,
     /// How long a context keeps a lease that it no longer uses and nobody else wants.
     pub linger: Duration,
-    /// The user's own name for the context, stable over restarts.
+    /// The name of the context, which is stable over restarts.
     pub instance: Option<String>,
-    /// Whether to keep up a sign of life where the platform has one.
+    /// Whether to use a beacon, a sign of life, where the platform has one.
     pub beacon: bool,
 }
 
@@ -65,7 +66,7 @@ impl Default for Options {
     }
 }
 
-/// Checked times, in ms.
+/// Options that were checked, with all times in ms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     pub(super) lease_ms: u64,
@@ -78,11 +79,11 @@ pub struct Config {
     pub(super) beacon: bool,
     /// Whether the latest releases are remembered, to be repeated after a failover.
     pub(super) repeats_releases: bool,
-    /// Whether a beacon that is gone may be reported late, so that one of which nothing was heard need not stand.
+    /// Whether the signals may report late that a beacon is gone. Then the lack of a report does not show that the beacon stands.
     pub(super) late_deaths: bool,
 }
 
-/// Why options cannot be, or do not fit together.
+/// Why options are invalid, or do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidOptions {
@@ -105,21 +106,21 @@ pub enum InvalidOptions {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// What a holder says of itself is too long.
+    /// The `info` of a request is too long.
     InfoTooLong {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A lease that nobody uses would be kept for too long.
+    /// The linger is too long.
     Linger {
         /// The linger in ms.
         linger_ms: u64,
     },
-    /// A context may never hand a lease on to its own requests.
+    /// `max_local_handoffs` is 0.
     LocalHandoffs,
-    /// A lease that is stolen is held by one.
+    /// A request that steals is shared, but a stolen lease is exclusive.
     SharedTheft,
-    /// A request for several leases names none, or more than [`MOST_KEYS`].
+    /// A request for several leases names no key, or more than [`MOST_KEYS`].
     KeyCount {
         /// How many it names.
         count: usize,
@@ -136,7 +137,7 @@ pub enum InvalidOptions {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// A span that a lease is to last is out of range.
+    /// A time that a lease is to last is out of range.
     Span {
         /// The option or the call that names it.
         option: &'static str,
@@ -201,7 +202,7 @@ impl Config {
         })
     }
 
-    /// The same, but that nothing lingers.
+    /// The same, but without a linger.
     pub(crate) fn without_linger(self) -> Self {
         Self { linger_ms: 0, ..self }
     }
@@ -236,17 +237,17 @@ fn check_instance(name: Option<&str>) -> Result<(), InvalidOptions> {
     }
 }
 
-/// Checks what a holder says of itself: everybody who looks at the key reads it along.
+/// Checks the `info` of a request, which everybody reads who looks at the key.
 pub(crate) fn check_info(info: &str) -> Result<(), InvalidOptions> {
     if info.len() > LONGEST_INFO { Err(InvalidOptions::InfoTooLong { bytes: info.len() }) } else { Ok(()) }
 }
 
-/// What clocks may differ over a lease: a tenth of it, at least 100 ms.
+/// The margin: how far clocks may drift apart during a lease. It is a tenth of the lease, at least 100 ms.
 pub(super) fn margin_ms(lease_ms: u64) -> u64 {
     (lease_ms / 10).max(LEAST_MARGIN_MS)
 }
 
-/// How long a holder may believe in a lease, from before it sent the request.
+/// How long a holder may consider a lease valid, from the moment before it sent the request.
 pub(super) fn belief_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_sub(margin_ms(lease_ms))
 }
@@ -257,7 +258,7 @@ pub(super) const fn lease_for_belief_ms(span_ms: u64) -> u64 {
     span_ms.saturating_add(if margin_ms < LEAST_MARGIN_MS { LEAST_MARGIN_MS } else { margin_ms })
 }
 
-/// How long an onlooker must watch an entry stand still, from after it read it.
+/// How long another context must see an entry unchanged, from the moment after it first read it.
 pub(super) fn silence_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_add(margin_ms(lease_ms))
 }
@@ -294,12 +295,11 @@ impl fmt::Display for InvalidOptions {
                 out.write_str("the instance name is empty; choose one that is this context's own, or leave it out")
             }
             Self::InstanceTooLong { bytes } => {
-                write!(out, "an instance name of {bytes} bytes is too long; choose at most {LONGEST_INSTANCE}")
+                write!(out, "an instance name of {bytes} bytes is too long; choose at most {LONGEST_INSTANCE} bytes")
             }
-            Self::InfoTooLong { bytes } => write!(
-                out,
-                "an info of {bytes} bytes is too long; say at most {LONGEST_INFO}, and keep the rest elsewhere"
-            ),
+            Self::InfoTooLong { bytes } => {
+                write!(out, "an info of {bytes} bytes is too long; choose at most {LONGEST_INFO} bytes")
+            }
             Self::Linger { linger_ms } => {
                 write!(out, "a linger of {} is too long; choose at most {LONGEST_LINGER_MS} ms", Length(linger_ms))
             }
@@ -314,7 +314,7 @@ impl fmt::Display for InvalidOptions {
                 write!(out, "the key {} is named twice; name it once, in the stronger mode", Quoted(key))
             }
             Self::UnknownOption { option, remedy } => {
-                write!(out, "the option `{option}` does not go with this call; {remedy}")
+                write!(out, "this call has no option `{option}`; {remedy}")
             }
             Self::Span { option, span_ms } => {
                 let span = Length(span_ms);

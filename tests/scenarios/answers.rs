@@ -267,8 +267,7 @@ fn options_that_a_call_does_not_have_are_refused() {
             assert!(matches!(error, AcquireError::InvalidOptions(_)), "{error:?}");
             let said = error.to_string();
             assert!(
-                said.starts_with(&format!("the option `{option}` does not go with this call; "))
-                    && said.contains(remedy),
+                said.starts_with(&format!("this call has no option `{option}`; ")) && said.contains(remedy),
                 "{said}"
             );
         }

@@ -106,7 +106,10 @@ fn a_time_out_says_what_was_waited_for() {
             waited >= ms(300) && itself.to_string().contains(&format!("after {} ms", waited.as_millis())),
             "{itself}"
         );
-        assert!(itself.to_string().contains("this very manager") && itself.to_string().contains("\"own\""), "{itself}");
+        assert!(
+            itself.to_string().contains("a guard of this manager") && itself.to_string().contains("\"own\""),
+            "{itself}"
+        );
         let behind = hidden.leases.lock("theirs").timeout(ms(200)).acquire().await.unwrap_err();
         assert!(
             matches!(&behind, AcquireError::Timeout { key, held_here: false, .. } if key == "theirs"),

@@ -69,7 +69,7 @@ impl LeaseGuard {
     }
 }
 
-/// An upgrade under way. Dropped before it is settled, it is given up.
+/// An upgrade under way. If this is dropped before it is settled, the upgrade is given up.
 struct Upgrading<'a> {
     guard: &'a LeaseGuard,
     /// `None` once it is settled.
