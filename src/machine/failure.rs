@@ -1,18 +1,18 @@
-//! What can go wrong in a store, as far as a decision hangs on it.
+//! The failures of a store, as far as decisions depend on them.
 
 use alloc::string::String;
 use core::fmt;
 
-/// A store operation that gave no answer.
+/// The failure of a store operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreError {
     /// What kind of failure it is.
     pub kind: StoreErrorKind,
-    /// Whether the transaction may have been applied all the same.
+    /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
     /// Whether trying again may help.
     pub retry: bool,
-    /// What the platform said.
+    /// What happened, in words, and the remedy if there is one.
     pub message: String,
 }
 
@@ -36,7 +36,7 @@ pub enum StoreErrorKind {
     /// succeed, so the context sends the operations of this one again, key by key. A store that returns this must wait for a lock only for
     /// a fraction of the time limit, because the context sends nothing else meanwhile.
     Locked,
-    /// There is no room left.
+    /// The store is full.
     Quota,
     /// The transaction is too large for the store. The context sends half as much and so learns the limit; a request that cannot be
     /// divided fails.
@@ -45,37 +45,37 @@ pub enum StoreErrorKind {
     Closed,
 }
 
-/// Whether a transaction that gave no answer took effect.
+/// Whether a transaction that failed took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Applied {
-    /// It certainly did not.
+    /// It certainly took no effect.
     No,
-    /// Nobody knows until the record is read again.
+    /// It is unknown until the record is read again.
     Unknown,
 }
 
 impl StoreError {
-    /// A failure that took no effect and may pass.
+    /// A failure of a transaction that took no effect, and may succeed if it is tried again.
     pub fn transient(message: impl Into<String>) -> Self {
         Self { kind: StoreErrorKind::Unavailable, applied: Applied::No, retry: true, message: message.into() }
     }
 
-    /// A failure that took no effect and stays.
+    /// A failure of a transaction that took no effect, and will fail again.
     pub fn permanent(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, applied: Applied::No, retry: false, message: message.into() }
     }
 
-    /// A transaction that took no effect, because the store was too slow, or others kept it busy.
+    /// The failure of a transaction that took no effect, because the store was too slow, or others kept it busy.
     pub fn busy(message: impl Into<String>) -> Self {
         Self { kind: StoreErrorKind::Busy, ..Self::transient(message) }
     }
 
-    /// A transaction that took no effect, because somebody else keeps one of its records locked.
+    /// The failure of a transaction that took no effect, because somebody else keeps one of its records locked.
     pub fn locked(message: impl Into<String>) -> Self {
         Self { kind: StoreErrorKind::Locked, ..Self::transient(message) }
     }
 
-    /// A failure after which nobody knows what took effect.
+    /// The failure of a transaction that may or may not have taken effect, and may succeed if it is tried again.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }

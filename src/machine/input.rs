@@ -14,14 +14,14 @@ use super::{
     token::Token,
 };
 
-/// Names one local request, and the guard that it becomes. The driver of the machine draws it, once.
+/// The id of one local request, and of the guard that it becomes. The driver of the machine chooses it, and uses it once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TurnId(pub u64);
 
 /// A local request for a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// Its name.
+    /// Its id.
     pub id: TurnId,
     /// The key.
     pub key: Key,
@@ -29,28 +29,28 @@ pub struct Turn {
     pub mode: Mode,
     /// Whether to wait if the key is taken.
     pub wait: bool,
-    /// A larger one goes first.
+    /// Requests with a larger priority go first.
     pub priority: i32,
     /// When to give up waiting.
     pub deadline: Option<Monotonic>,
-    /// When the wait gets long.
+    /// When the wait counts as long, and is to be reported.
     pub warn_at: Option<Monotonic>,
     /// Whether the context's requests that set this hold an exclusive lease together.
     pub share: bool,
     /// Whether to take the lease from its holder.
     pub steal: bool,
-    /// Whether it has a place of its own in the record, and shares nothing with other requests of the context.
+    /// Whether it has an entry of its own in the record, instead of one that it shares with other requests of the context.
     pub alone: bool,
     /// Whether the lease is renewed in the background.
     pub renews: bool,
-    /// How long the lease is held at most, in ms.
+    /// The longest time for which the lease may be held, in ms.
     pub max_hold_ms: Option<u64>,
     /// The holder's description of itself.
     pub info: String,
 }
 
 impl Turn {
-    /// A plain request: exclusive, waiting without end.
+    /// A plain request: exclusive, and without a limit to its wait.
     pub fn new(id: TurnId, key: Key) -> Self {
         Self {
             id,
@@ -75,12 +75,13 @@ impl Turn {
     }
 }
 
-/// Where local requests queue: they have one place in the record together.
+/// Where local requests queue: those of one slot share one entry in the record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The key.
     pub key: Key,
-    /// The one request that has the slot for itself. This comes before the mode: requests queue again in this order.
+    /// The request that has the slot alone, if it is such a slot. This field stands before the mode because requests queue again in the
+    /// order of their slots.
     pub own: Option<TurnId>,
     /// The requested mode.
     pub mode: Mode,
@@ -89,7 +90,7 @@ pub struct Slot {
 /// A lease on its way from one guard to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parcel {
-    /// The separate session that the lease is moved to.
+    /// The separate session to which the lease was moved.
     pub from: SessionId,
     /// The session that held it.
     pub origin: SessionId,
@@ -99,7 +100,7 @@ pub struct Parcel {
     pub next: Token,
     /// The request by which it was granted.
     pub request: RequestId,
-    /// How the key is held: shared, if that was requested and the outcome is unknown.
+    /// How the key is held. It is shared if a downgrade was requested and its outcome is unknown.
     pub mode: Mode,
 }
 
@@ -111,14 +112,14 @@ pub enum Input {
     /// A request for several leases, all at once or none. Each single request is [alone](Turn::alone), and none waits. One that is marked
     /// as waiting will be repeated, and so is answered sooner if a key is taken.
     AcquireAll(Vec<Turn>),
-    /// Somebody takes over a lease.
+    /// A request takes over a lease that was taken out of its guard.
     Resume {
-        /// Who takes it: [alone](Turn::alone).
+        /// The request, which is [alone](Turn::alone).
         turn: Turn,
-        /// What there is to take.
+        /// The lease.
         parcel: Parcel,
     },
-    /// Somebody no longer wants a lease. If it was granted meanwhile, this is its release.
+    /// A request is given up. If it was granted meanwhile, this releases the lease.
     Cancel {
         /// The request.
         turn: TurnId,
@@ -143,18 +144,18 @@ pub enum Input {
     },
     /// Ask the store whether a guard still holds, and renew it.
     Verify {
-        /// Names the question.
+        /// The id of the question.
         query: TurnId,
         /// The guard.
         turn: TurnId,
         /// Its slot.
         slot: Slot,
-        /// How long the lease is to last from now at least, in ms; 0 for as long as usual.
+        /// How long the lease must last from now at least, in ms; 0 for as long as usual.
         span_ms: u64,
     },
     /// Let others share what a guard holds exclusively.
     Downgrade {
-        /// Names the question.
+        /// The id of the question.
         query: TurnId,
         /// The guard.
         turn: TurnId,
@@ -163,36 +164,35 @@ pub enum Input {
     },
     /// Hold exclusively what a guard shares.
     Upgrade {
-        /// Names the question.
+        /// The id of the question.
         query: TurnId,
         /// The guard.
         turn: TurnId,
         /// Its slot.
         slot: Slot,
     },
-    /// The guard stays shared: its upgrade is given up.
+    /// An upgrade is given up, and the guard stays shared.
     CancelUpgrade {
         /// The question.
         query: TurnId,
         /// The slot of its guard.
         slot: Slot,
     },
-    /// The user has noted that the key changed hands.
+    /// The user has taken note that the key changed hands.
     ClearChanged {
         /// The key.
         key: Key,
     },
     /// Read the state of a key.
     Inspect {
-        /// Names the question.
+        /// The id of the question.
         query: TurnId,
         /// The key.
         key: Key,
     },
-    /// Read the state of several keys at one moment: each question by its name.
+    /// Read the state of several keys at one moment: the id of each question, and its key.
     InspectAll(Vec<(TurnId, Key)>),
-    /// A user's transaction with a [fence](super::Machine::ticket) found that the lease is gone; or it renewed the lease, and was
-    /// committed.
+    /// A user's transaction with a [fence](super::Machine::ticket) found that the lease is gone; or it renewed the lease and was committed.
     Fenced {
         /// The slot of the guard.
         slot: Slot,
@@ -201,9 +201,9 @@ pub enum Input {
         /// The outcome.
         reply: Reply,
     },
-    /// The store answered, or failed.
+    /// A transaction has ended: the store answered, or failed.
     Reply {
-        /// Which transaction.
+        /// The id of the transaction.
         id: u64,
         /// Its result.
         result: Result<Reply, StoreError>,
@@ -223,29 +223,29 @@ pub enum Input {
     },
     /// Time has passed.
     Tick,
-    /// Nobody sees the context any more: it releases leases that are not in use.
+    /// The context is hidden, as a page is: it releases leases that are not in use.
     Hide,
-    /// The platform did something to the context: no lease is certain until the store has answered.
+    /// The platform may have paused the context: no lease is certain until the store has answered.
     Doubt,
     /// The store may have lost its latest writes, and messages may have been lost: the context verifies each grant that it holds, reads the
     /// state of its requests, and repeats its latest releases.
     Recheck,
-    /// The context is about to be stopped, and gives up what it holds. Its requests stay.
+    /// The platform is about to stop the context, which gives up its leases and keeps its requests.
     Suspend {
-        /// Whether the store deletes a session blindly: then nothing else is sent.
+        /// Whether the store can delete a session without a transaction: then nothing else is sent.
         abandons: bool,
     },
     /// The platform ends the context for good, and its code may still run for a moment. The session is given up as at
     /// [`Suspend`](Self::Suspend). If a lease is in use and others know the beacon, only the end of the beacon ends the session.
     Ending {
-        /// Whether the store deletes a session blindly: then nothing else is sent.
+        /// Whether the store can delete a session without a transaction: then nothing else is sent.
         abandons: bool,
     },
-    /// The context goes on, with a new session.
+    /// The context runs again, with a new session.
     Wake,
-    /// The store is gone for good: its leases are given up, and requests try it once more, to learn why.
+    /// The store is gone for good: the leases are lost, and requests try it once more to learn the reason.
     StoreGone {
-        /// Whether the store may still delete a session blindly: then nothing else is sent.
+        /// Whether the store may still delete a session without a transaction: then nothing else is sent.
         abandons: bool,
     },
     /// Release everything and refuse new requests.

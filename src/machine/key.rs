@@ -1,4 +1,4 @@
-//! Keys: the names of what is leased.
+//! Keys: the names of leased resources.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{
@@ -9,15 +9,16 @@ use core::{
 /// A key longer than this many UTF-16 units is refused.
 pub const KEY_LIMIT: usize = 1024;
 
-/// So begin the keys of the locks of `leases.locks`. Behind it stands any name, of any length, escaped by who asks.
+/// The prefix of the keys that `leases.locks` of the npm package uses. The name of a lock follows it, in any length, escaped by the caller.
 pub const LOCK_PREFIX: &str = "\0lock:";
 
-/// The checked name of a leased resource: not empty, at most [`KEY_LIMIT`] UTF-16 units. That of a lock has no limit.
+/// The checked name of a leased resource: not empty, and at most [`KEY_LIMIT`] UTF-16 units. A key that begins with [`LOCK_PREFIX`] may
+/// have any length.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Arc<str>);
 
 impl Ord for Key {
-    /// Most keys that are compared are clones: then the text need not be read.
+    /// Most of the keys that are compared are clones of each other, so their texts need not be read.
     fn cmp(&self, other: &Self) -> Ordering {
         if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
     }
@@ -40,12 +41,12 @@ pub enum InvalidKey {
         /// The name's length in UTF-16 units.
         units: usize,
     },
-    /// The name holds half of a surrogate pair, so it is no text and cannot be stored faithfully.
+    /// The name has half of a surrogate pair, so it is not well-formed text and cannot be stored faithfully.
     LoneSurrogate {
-        /// Where it stands, in UTF-16 units from the start.
+        /// Its position, in UTF-16 units from the start.
         at: usize,
     },
-    /// The name begins as those of locks do.
+    /// The name begins with [`LOCK_PREFIX`].
     Reserved,
 }
 
@@ -103,19 +104,19 @@ impl Key {
         Self::new(&name)
     }
 
-    /// Adds itself to keys that stand in order, each once.
+    /// Adds this key to a sorted list, unless the list has it already.
     pub(super) fn join(&self, keys: &mut Vec<Self>) {
         if let Err(at) = keys.binary_search(self) {
             keys.insert(at, self.clone());
         }
     }
 
-    /// That of the lock with this name, which is escaped: well-formed text.
+    /// The key of the lock with this name, which must be escaped so that it is well-formed text.
     pub fn of_lock(name: &str) -> Self {
         Self([LOCK_PREFIX, name].concat().into())
     }
 
-    /// Whether it is that of a lock, and no user's.
+    /// Whether this is the key of a lock of `leases.locks`, which no user of other leases can name.
     pub fn is_of_lock(&self) -> bool {
         self.0.starts_with(LOCK_PREFIX)
     }

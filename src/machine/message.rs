@@ -1,4 +1,4 @@
-//! Messages between contexts. A message is a hint: it makes things fast, and nothing rests on its arrival.
+//! Messages between contexts. A message is a hint: it saves time, and nothing depends on its arrival.
 
 use super::{
     id::{RequestId, SessionId, StoreId},
@@ -20,11 +20,11 @@ pub struct Message {
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// The next in line was granted.
+    /// A waiter was granted the lease.
     Granted {
-        /// To whom.
+        /// The session of the waiter.
         holder: SessionId,
-        /// Which of its requests.
+        /// The request that was granted.
         request: RequestId,
         /// Its tokens.
         block: TokenBlock,
@@ -33,38 +33,38 @@ pub enum Body {
         /// Whether others queue behind it.
         contended: bool,
     },
-    /// Somebody would like to have the key.
+    /// Another context wants the key.
     Wanted {
-        /// Who holds it.
+        /// The session that holds it.
         holder: SessionId,
-        /// Who wants it.
+        /// The session that wants it.
         by: SessionId,
-        /// It has no place in the queue, and looks again in a moment.
+        /// Whether that session only tries: it has no place in the queue, and asks the store again in a moment.
         tries: bool,
     },
-    /// The key was kept without being used, and given back because somebody tried it.
+    /// The holder kept the key unused, and released it because another context tried to acquire it.
     Freed {
-        /// Who did.
+        /// The session that tried.
         asker: SessionId,
     },
-    /// The key that somebody tried is in use.
+    /// The holder uses the key that another context tried to acquire.
     InUse {
-        /// Who did.
+        /// The session that tried.
         asker: SessionId,
     },
-    /// A context ended its session: what it had at any key does not count.
+    /// A context ended its session: its entries at all keys no longer count.
     Gone {
-        /// Which session.
+        /// That session.
         holder: SessionId,
     },
-    /// A session was ended by somebody who took its context for dead.
+    /// A context ended this session of another context, which it considered dead.
     Ended {
-        /// Which session.
+        /// That session.
         holder: SessionId,
     },
     /// A grant was stolen.
     Stolen {
-        /// Whose.
+        /// The session that held it.
         holder: SessionId,
         /// Its first token.
         token: Token,
@@ -72,7 +72,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Whom it concerns alone, if it does not concern everybody.
+    /// The only session that it concerns; `None` if it concerns all.
     pub const fn recipient(&self) -> Option<SessionId> {
         match *self {
             Self::Granted { holder, .. }

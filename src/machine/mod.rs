@@ -4,9 +4,9 @@
 //! [`SessionId`]. Authors of stores and signals need more of it, such as [`Batch`], [`Records`] and [`Message`]; so do model checkers and
 //! simulators. It decides everything and does nothing: it calls no store, sets no timer and sends no message.
 //!
-//! Two pure halves. `record` is *what a store does*: [`Batch::apply`] is the only code that grants, queues, promotes,
-//! ends or refuses. `context` is *what a context does*: the [`Machine`] never waits, never asks the time, never knows
-//! the platform. Both are plain data, so that a model checker and a simulator run the shipped code, not a copy.
+//! The code has two halves. `record` is *what a store does*: [`Batch::apply`] is the only code that grants, queues, promotes, ends or
+//! refuses. `context` is *what a context does*: the [`Machine`] never waits, never reads a clock and does not know the platform. Both
+//! halves are plain data, so a model checker and a simulator run the shipped code, not a copy.
 
 mod config;
 mod context;

@@ -3,10 +3,10 @@
 /// How a lease excludes others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Held by one: for writing.
+    /// One context holds the key: for writing.
     #[default]
     Exclusive,
-    /// Held by many at once, while nobody holds it exclusively: for reading.
+    /// Many may hold the key at once, while nobody holds it exclusively: for reading.
     Shared,
 }
 

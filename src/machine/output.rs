@@ -14,14 +14,14 @@ use super::{
     token::Token,
 };
 
-/// What an input causes, in order.
+/// One thing that an input causes. The machine returns them in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Do this.
     Command(Command),
     /// Report this.
     Event(Event),
-    /// Nothing more to do until this time, if any.
+    /// Nothing more is to be done until this time, if there is one.
     Timeout(Option<Monotonic>),
 }
 
@@ -42,29 +42,29 @@ impl From<Event> for Output {
 pub enum Command {
     /// Run a transaction, and bring its result as [`Input::Reply`](super::Input::Reply).
     Store {
-        /// Names the transaction.
+        /// The id of the transaction.
         id: u64,
         /// What to apply.
         batch: Batch,
     },
     /// Delete the row of this session at once, without waiting for anything.
     Abandon(SessionId),
-    /// Tell the other contexts.
+    /// Send this message to the other contexts.
     Send(Message),
-    /// Listen to the others, as this session.
+    /// Listen for messages, as this session.
     Wake {
         /// The session.
         session: SessionId,
         /// Whether to raise a beacon for it.
         beacon: bool,
     },
-    /// Stop listening, lower the beacon.
+    /// Stop listening, and lower the beacon.
     Rest,
     /// The same, although the row of the session may still be in the store: others must see at once that the beacon is gone.
     Fall,
     /// Watch for the beacon of a session to be gone.
     Watch {
-        /// Names the watch.
+        /// The id of the watch.
         watch: u64,
         /// The session.
         session: SessionId,
@@ -86,19 +86,19 @@ pub enum Event {
         /// The guard's own token.
         token: Token,
     },
-    /// A request queues.
+    /// A request has entered the queue.
     Waiting {
         /// The request.
         turn: TurnId,
-        /// How many grants and places are ahead of it; 0 if only this context's own guards are.
+        /// How many grants and queue entries of other contexts are ahead of it.
         ahead: usize,
     },
-    /// A request has waited for long.
+    /// A request has waited for a long time.
     WaitsLong {
         /// The request.
         turn: TurnId,
     },
-    /// The key is taken, and the request did not want to wait.
+    /// The key is taken, and the request does not wait.
     Busy {
         /// The request.
         turn: TurnId,
@@ -115,12 +115,12 @@ pub enum Event {
         /// The guard.
         turn: TurnId,
     },
-    /// A guard is certain again.
+    /// A guard is valid again.
     Certain {
         /// The guard.
         turn: TurnId,
     },
-    /// A guard holds exclusively what it shared.
+    /// A guard holds its key exclusively from now on.
     Upgraded {
         /// The question.
         query: TurnId,
@@ -129,9 +129,9 @@ pub enum Event {
         /// The guard's new token.
         token: Token,
     },
-    /// The guard is shared from now on.
+    /// A guard shares its key from now on.
     Downgraded {
-        /// The turn.
+        /// The guard.
         turn: TurnId,
     },
     /// A guard is lost for good.
@@ -145,10 +145,10 @@ pub enum Event {
     Released {
         /// The guard.
         turn: TurnId,
-        /// Why its lease had been lost before, if it had been.
+        /// How its lease had been lost before, if it had; or the store's failure.
         result: Result<Option<LostReason>, StoreError>,
     },
-    /// Whether a guard still holds: the answer to [`Input::Verify`](super::Input::Verify) and
+    /// Whether a guard still holds its lease: the answer to [`Input::Verify`](super::Input::Verify) and
     /// [`Input::Downgrade`](super::Input::Downgrade).
     Verified {
         /// The question.
@@ -163,7 +163,7 @@ pub enum Event {
         /// The answer: [`Outcome::Status`] or [`Outcome::Unreadable`].
         result: Result<Outcome, StoreError>,
     },
-    /// Everything is released; nothing more comes.
+    /// Everything is released, and no event follows.
     Closed,
 }
 
@@ -171,15 +171,15 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Its deadline passed.
+    /// The request's deadline passed.
     Timeout,
     /// The context was closed.
     Closed,
-    /// Another living context has the same instance name as this one, and holds the key. The text is that name.
+    /// Another living context has the same instance name, which this contains, and holds the key.
     InstanceInUse(String),
     /// Another holder that shares the key is already upgrading.
     UpgradeConflict,
-    /// The lease that it is about is lost.
+    /// Its lease is lost.
     Lost(LostReason),
     /// The key has used up its tokens.
     Exhausted,
@@ -193,13 +193,13 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// It expired: it was not renewed in time, or was held for as long as allowed.
+    /// It expired: it was not renewed in time, or its `max_hold` was over.
     Expired,
     /// Another context stole it.
     Stolen,
     /// The context was suspended.
     Suspended,
-    /// It was evicted while its holder still considered it valid.
+    /// Another context considered this one dead and ended its session, although this context still considered the lease valid.
     Evicted,
     /// The store was cleared.
     StoreCleared,
@@ -241,7 +241,7 @@ impl LostReason {
         }
     }
 
-    /// Tells people about the loss, and what to do.
+    /// Writes how the lease was lost, and the remedy.
     pub(crate) fn explain(self, key: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let remedy = if self == Self::Closed { "make another manager" } else { "acquire another one" };
         write!(out, "the lease of the key {} is lost: {}; {remedy}", Quoted(key), self.words())
@@ -259,6 +259,6 @@ impl fmt::Display for LostReason {
 pub enum ReleaseOutcome {
     /// The lease was released.
     Released,
-    /// It was lost before; the successor's lease is not affected.
+    /// The lease had been lost before. The lease of a successor is not affected.
     Lost,
 }

@@ -16,7 +16,7 @@ pub struct Monotonic(NonZeroU64);
 impl Monotonic {
     /// The moment `ms` milliseconds after the clock's origin.
     pub const fn from_ms(ms: u64) -> Self {
-        // One more than it is, so that an optional moment needs no more room.
+        // Stored as one more, so that an `Option` of it needs no extra room.
         Self(NonZeroU64::MIN.saturating_add(ms))
     }
 
@@ -30,7 +30,7 @@ impl Monotonic {
         Self(self.0.saturating_add(span_ms))
     }
 
-    /// Milliseconds from `earlier` to here, or 0 if that lies ahead.
+    /// Milliseconds from `earlier` to this moment, or 0 if `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.get().saturating_sub(earlier.0.get())
     }
@@ -88,7 +88,7 @@ impl Now {
 
 /// Whole milliseconds of a duration; at most `u64::MAX`.
 pub(crate) fn whole_ms(duration: Duration) -> u64 {
-    // Not by `as_millis`: in wasm its 128 bits are dear.
+    // Not by `as_millis`, whose 128-bit arithmetic would enlarge the wasm.
     match duration.as_secs() {
         secs if secs > u64::MAX / 1_000 => u64::MAX,
         secs => (secs * 1_000).saturating_add(duration.subsec_millis().into()),

@@ -4,10 +4,10 @@ use core::fmt;
 
 use super::time::Wall;
 
-/// Tokens that one grant reserves, so that guards handed out within a context's tenure never share one.
+/// How many tokens one grant reserves, so that no two guards that a context hands out under it share one.
 pub const BLOCK: u64 = 64;
 
-/// Tokens for a tenure that has used up its block: it is a busy one, and each refill costs a transaction.
+/// How many tokens a grant gets when it has used up its block: such a context is busy, and each refill costs a transaction.
 const REFILL: u64 = 1_024;
 
 /// The clock's part of a token is capped here (the year 2109), so that one wrong clock cannot use up a key.
@@ -21,8 +21,8 @@ const NEAR_THE_END: u64 = 1 << 51;
 
 /// A fencing token: of two grants of one key, the later has the larger.
 ///
-/// A resource that keeps the largest token it has seen, and refuses smaller ones, is safe from a holder that
-/// was paused and does not know that it lost its lease. Written down, it is the plain number.
+/// A resource that keeps the largest token it has seen, and refuses smaller ones, is safe from a holder that was paused and does not know
+/// that it lost its lease. `Display` and records show the plain number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub(super) u64);
 
@@ -36,12 +36,12 @@ impl Token {
         Self(self.0 + 1)
     }
 
-    /// Whether a record that got so far holds more than the clock can have brought there.
+    /// Whether this token is so large that the clock cannot be the cause.
     pub(super) const fn is_near_the_end(self) -> bool {
         self.0 >= END - NEAR_THE_END
     }
 
-    /// A token that was written down.
+    /// The token with this number, if that is in range.
     pub(crate) fn from_u64(number: u64) -> Option<Self> {
         (number < END).then_some(Self(number))
     }
@@ -69,19 +69,19 @@ pub struct TokenBlock {
 }
 
 impl TokenBlock {
-    /// A block as it was written down, if it is one.
+    /// The block with these ends, if they are in order and in range.
     pub(super) fn from_range(first: u64, last: u64) -> Option<Self> {
         (first <= last && last < END).then_some(Self { first: Token(first), last: Token(last) })
     }
 
     /// The block after `last`: `max(last + 1, min(now, 2^42) << 10)`, or `None` at the end of the range.
     ///
-    /// Because the wall clock is mixed in, tokens go on growing when the store was wiped or lost its last write.
+    /// Because the wall clock is mixed in, tokens still grow after the store was wiped or lost its latest write.
     pub(super) fn after(last: Token, now: Wall) -> Option<Self> {
         Self::of(BLOCK, last, now)
     }
 
-    /// The same for a tenure that goes on: a larger one, if there is room.
+    /// The next block for a grant that goes on: a larger one, if there is room.
     pub(super) fn refill_after(last: Token, now: Wall) -> Option<Self> {
         Self::of(REFILL, last, now).or_else(|| Self::after(last, now))
     }

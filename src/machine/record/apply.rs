@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Batch {
-    /// Does what the batch says, in order.
+    /// Applies the batch, in order.
     // Protocol: docs/protocol.md#s1, #s3.
     pub fn apply(&self, records: &mut Records, now: StoreNow) -> Reply {
         for ending in &self.ends {
@@ -38,12 +38,12 @@ impl Batch {
     }
 
     /// Applies the batch to its records alone, if the result is the same as that of [`apply`](Self::apply): the batch only acquires,
-    /// releases and withdraws, every key has a record, and no other session has a grant or a place in its queue. Otherwise `None`:
-    /// discard `records`, load everything, and call `apply`.
+    /// releases and withdraws, every key has a record, and no other session has a grant or a place in its queue. Otherwise it returns
+    /// `None`; then discard `records`, load everything, and call `apply`.
     ///
     /// `records` holds just the batch's records, loaded in this transaction; `store` is the id from an earlier answer on this connection.
     /// When the records are read, and before this is called, the store asks whether the batch [is still sure](Self::is_sure) of its
-    /// session. It may do this only if it applies what a context sends in the order of sending, and nothing of a context that has
+    /// session. A store may call this only if it applies the batches of a context in the order of sending, and none of a context that has
     /// stopped.
     // Protocol: docs/protocol.md#s17.
     pub fn apply_alone(&self, records: &mut Records, store: StoreId, now: StoreNow) -> Option<Reply> {
@@ -52,7 +52,7 @@ impl Batch {
         }
         records.rely_on(self.session, store);
         let reply = self.apply(records, now);
-        // Whoever is refused or waits is told what the sessions' rows say.
+        // Any other answer contains what the rows of the sessions say.
         let needs_no_row =
             |answer: &Answer| matches!(answer.outcome, Outcome::Granted(_) | Outcome::Released | Outcome::Withdrawn);
         reply.answers.iter().all(needs_no_row).then_some(reply)
@@ -72,7 +72,7 @@ impl Batch {
 }
 
 impl Operation {
-    /// Applies the operation to its key's record, and promotes who is next.
+    /// Applies the operation to its key's record, and grants the lease to waiters that are next.
     fn apply(&self, session: SessionId, records: &mut Records, now: StoreNow) -> Answer {
         match &self.action {
             Action::AcquireAll(asks) => Several { session, asks, now }.acquire(records),
@@ -101,9 +101,9 @@ struct Several<'a> {
 }
 
 impl Several<'_> {
-    /// All or nothing: looked at first, taken only if every key can be.
+    /// All or nothing: looks at every key first, and acquires only if every key is free.
     fn acquire(&self, records: &mut Records) -> Answer {
-        // If one cannot be read, the others are not even looked at: who looks also grants, and must tell whom.
+        // If one record cannot be read, the others are not even looked at, because a look may grant leases, which the answer must report.
         for (key, _) in self.asks {
             if let Err(unreadable) = records.check(key) {
                 return unreadable.into();
@@ -116,7 +116,7 @@ impl Several<'_> {
             let before = record.revision;
             let transition = Transition::new(key, record, sessions, self.session, self.now);
             let seen = transition.survey(ask);
-            // A refusal must not leave a record in memory of which the store knows nothing.
+            // A refusal must not leave a record in memory that the store does not have.
             records.settle(key, before);
             let (obstacles, mut others) = match seen {
                 Ok(seen) => seen,
@@ -136,7 +136,7 @@ impl Several<'_> {
             let mut answer = run(key, &Action::Acquire(ask.clone()), self.session, records, self.now);
             promoted.append(&mut answer.promoted);
             let Outcome::Granted(granted) = answer.outcome else {
-                // Only a key at the end of its tokens gets here; what was granted before it is given back.
+                // This happens only to a key that has used up its tokens. The leases granted before it are released.
                 self.give_up(records, promoted);
                 return answer.outcome;
             };
@@ -145,7 +145,7 @@ impl Several<'_> {
         Outcome::GrantedAll(all)
     }
 
-    /// Gives back what was granted of several, and notes who is granted by it.
+    /// Releases the leases that were granted, and notes the waiters that are granted them instead.
     fn give_up(&self, records: &mut Records, promoted: &mut Vec<Promotion>) {
         for (key, ask) in self.asks {
             let withdraw = Action::Withdraw { request: ask.request };
@@ -167,7 +167,7 @@ impl From<Unreadable> for Answer {
 }
 
 impl Outcome {
-    /// Notes whether others queue for what was granted or looked at.
+    /// Notes whether others wait for the lease.
     pub(super) fn note_contention(&mut self, others: bool) {
         if let Self::Granted(Granted { contended, .. }) | Self::Current { contended, .. } = self {
             *contended = others;

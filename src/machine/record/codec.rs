@@ -1,4 +1,4 @@
-//! Records and messages as text: JSON with a `format` number, so that an old tab and a fresh one run side by side.
+//! Records and messages as text: JSON with a `format` number, so that tabs with different versions can run side by side.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -27,7 +27,7 @@ pub enum Unreadable {
         /// The newest format that this version knows.
         known: u64,
     },
-    /// It is no record of ours.
+    /// It is not a record of this library.
     Corrupt,
 }
 
@@ -53,11 +53,11 @@ impl From<Unreadable> for StoreError {
     }
 }
 
-/// What a store says of itself.
+/// The store's own row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct StoreRow {
     pub(super) id: StoreId,
-    /// How far the tokens of forgotten records got.
+    /// The largest token of all deleted records.
     pub(super) floor: Token,
     extra: Extra,
 }
@@ -81,7 +81,7 @@ impl StoreRow {
 }
 
 impl Session {
-    /// Writes the row down. It says itself whose it is.
+    /// Encodes the row as text, together with its session's id.
     pub fn encode(&self, session: SessionId) -> String {
         let robbed = |entry: &mut Object, stolen: &Stolen| {
             entry.text("key", stolen.key.as_str()).number("token", stolen.token.0);
@@ -101,14 +101,14 @@ impl Session {
             .end(&self.extra)
     }
 
-    /// Whose row this is, if it says so, whatever else stands there.
+    /// The session whose row this is, if the text has its id, even if the rest cannot be read.
     pub(super) fn id_of(text: &str) -> Option<SessionId> {
         let mut fields = Fields::read(text);
         let id = SessionId(fields.id("session"));
         fields.is_sound().then_some(id)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote: whose it is, and the row.
+    /// Decodes what [`encode`](Self::encode) wrote: the session's id, and the row.
     ///
     /// # Errors
     /// [`Unreadable`] if a newer version wrote it, or if it is no row at all.
@@ -123,7 +123,7 @@ impl Session {
         let row = Self {
             beat: fields.number("beat"),
             beacon: fields.number("beacon") > 0,
-            // Whatever was written there: nobody is waited for longer than anybody may be silent.
+            // Capped, so that nobody waits for a session longer than any session may be silent, whatever the row says.
             lease_ms: fields.number("lease_ms").min(LONGEST_SILENCE_MS),
             instance: fields.text("instance"),
             floor: fields.number("floor"),
@@ -146,7 +146,7 @@ fn check_format(fields: &mut Fields<'_>) -> Result<(), Unreadable> {
 }
 
 impl Record {
-    /// Writes the record down.
+    /// Encodes the record as text.
     pub fn encode(&self) -> String {
         Object::new()
             .number("format", FORMAT)
@@ -158,7 +158,7 @@ impl Record {
             .end(&self.extra)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, in this version or in another of the same format.
+    /// Decodes what [`encode`](Self::encode) wrote, in this version or in another one of the same format.
     ///
     /// # Errors
     /// [`Unreadable`] if a newer version wrote it, or if it is no record at all.
@@ -178,7 +178,7 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
         last_exclusive: Token(fields.number("last_exclusive")),
         extra: fields.rest(),
     };
-    // No token is granted twice, whatever was written there.
+    // So no token is granted twice, whatever the text says.
     for grant in &record.grants {
         record.last_token = record.last_token.max(grant.block.last);
     }
@@ -215,7 +215,7 @@ fn decode_mode(fields: &mut Fields<'_>) -> Option<Mode> {
     Mode::from_name(fields.word("mode"))
 }
 
-/// Anybody can write what is read here: tokens out of range are none.
+/// Anybody may have written this text, so tokens out of range are refused.
 fn decode_block(fields: &mut Fields<'_>) -> Option<TokenBlock> {
     TokenBlock::from_range(fields.number("token"), fields.number("tokens"))
 }
@@ -249,7 +249,7 @@ fn decode_waiter(fields: &mut Fields<'_>) -> Option<Waiter> {
 }
 
 impl Message {
-    /// Writes the message down.
+    /// Encodes the message as text.
     pub fn encode(&self) -> String {
         let mut head = Object::new();
         head.number("format", FORMAT).id("store", self.store.0).text("key", self.key.as_str());
@@ -276,7 +276,7 @@ impl Message {
         .end(&Extra::none())
     }
 
-    /// Reads a message. Anybody can post on a channel: what is malformed, or newer than us, is `None`.
+    /// Decodes a message. Anybody can post on a channel, so the result is `None` if the text is malformed or in a newer format.
     pub fn decode(text: &str) -> Option<Self> {
         let mut fields = Fields::read(text);
         check_format(&mut fields).ok()?;

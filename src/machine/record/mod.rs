@@ -1,7 +1,7 @@
 //! What a store does: the record of each key, the row of each session, and the operations on them.
 //!
-//! A record says who holds a key and who is next. It says nothing of time: whether a holder is alive stands in the row
-//! of its [session]. [`Batch::apply`] is the only code that changes either.
+//! A record says who holds a key and who is next. It holds nothing about time: the row of a holder's [session] says whether the holder may
+//! be alive. [`Batch::apply`] is the only code that changes either.
 
 mod apply;
 mod codec;
@@ -54,10 +54,10 @@ use super::{
 };
 use json::Extra;
 
-/// The major format of stored values and of messages. A newer one is never written over.
+/// The format of stored values and of messages. A value in a newer format is never overwritten.
 pub const FORMAT: u64 = 1;
 
-/// Who holds a key, who waits for it, and how far its tokens got.
+/// Who holds a key, who waits for it, and which tokens it has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The last token that was ever reserved.
@@ -66,32 +66,32 @@ pub struct Record {
     pub revision: u64,
     /// Who holds the key.
     pub grants: Vec<Grant>,
-    /// Who waits for it, the next first.
+    /// Who waits for it. The first is next.
     pub queue: Vec<Waiter>,
-    /// The last token of the latest exclusive grant: who finds it unchanged knows that nobody else wrote meanwhile.
+    /// The last token of the latest exclusive grant. A context that finds it unchanged knows that nobody else has written meanwhile.
     pub last_exclusive: Token,
     extra: Extra,
 }
 
-/// A lease as it is written down.
+/// A lease in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// The session that holds it.
     pub holder: SessionId,
     /// The request that was granted.
     pub request: RequestId,
-    /// Whether others may hold the key too.
+    /// How the key is held.
     pub mode: Mode,
     /// Its tokens; the first is the grant's identity.
     pub block: TokenBlock,
     /// The last token of the exclusive grant before it.
     pub previous: Token,
-    /// What the holder says of itself.
+    /// The holder's description of itself.
     pub info: String,
     extra: Extra,
 }
 
-/// A place in the queue.
+/// An entry of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// The session that waits.
@@ -100,54 +100,54 @@ pub struct Waiter {
     pub request: RequestId,
     /// How it will hold the key.
     pub mode: Mode,
-    /// A larger one goes first.
+    /// Waiters with a larger priority go first.
     pub priority: i32,
-    /// Within a priority: first come, first served.
+    /// The position within a priority: a smaller ticket came earlier.
     pub ticket: u64,
-    /// The shared grant of its own that it gives for an exclusive one: it goes before everybody else.
+    /// The waiter's own shared grant, if it waits for an upgrade of it: it then goes ahead of everybody else.
     pub upgrades: Option<Token>,
-    /// Whether it has this place for itself, and not for all requests of its context.
+    /// Whether the entry is for this request alone, and not for all requests of its context.
     pub alone: bool,
-    /// What the waiter says of itself.
+    /// The waiter's description of itself.
     pub info: String,
     extra: Extra,
 }
 
-/// Which entry of a record is meant.
+/// The name of an entry in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
     /// The grant with this first token.
     Grant(Token),
-    /// The place in the queue of this request.
+    /// The queue entry of this request.
     Waiter(RequestId),
 }
 
-/// What an onlooker saw of an entry that stands before it, and of its holder's session.
+/// What a waiting context saw of an entry that is ahead of it, and of that entry's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sighting {
-    /// Whose entry it is.
+    /// The session whose entry it is.
     pub holder: SessionId,
     /// Which entry.
     pub entry: Entry,
-    /// The request that it is of.
+    /// The request of the entry.
     pub request: RequestId,
-    /// The session's beat at that time: as long as it stands still, the holder is silent.
+    /// The session's beat at that time. The session is silent for as long as its beat does not change.
     pub beat: u64,
     /// Whether the session's beacon stood when the row was written.
     pub beacon: bool,
     /// How long the session may be silent, in ms.
     pub lease_ms: u64,
-    /// Whether it is a grant of the onlooker's own instance, in another session.
+    /// Whether it is a grant of another session with the same instance name as the context that looks.
     pub twin: bool,
 }
 
 impl Record {
-    /// The record of a key that has none: its tokens start where those of the forgotten records ended.
+    /// A record for a key that has none. Its tokens start where those of forgotten records ended.
     pub(super) fn starting_at(floor: Token) -> Self {
         Self { last_token: floor, last_exclusive: floor, ..Self::default() }
     }
 
-    /// Tells stores to write it. Whatever number a record came with, the next one differs.
+    /// Changes the revision, so that stores write the record. It wraps around, so it differs whatever it was before.
     pub(super) fn changed(&mut self) {
         self.revision = self.revision.wrapping_add(1);
     }
@@ -166,7 +166,7 @@ pub(super) fn rank(upgrades: Option<Token>, priority: i32, ticket: u64) -> Rank 
 }
 
 impl Promotion {
-    /// What its holder is told of a grant.
+    /// The promotion that reports a grant to its holder.
     fn of(key: &key::Key, grant: &Grant) -> Self {
         let Grant { holder, request, block, previous, .. } = *grant;
         Self { key: key.clone(), holder, request, block, previous, contended: false, told: false }
@@ -178,7 +178,7 @@ impl Waiter {
         rank(self.upgrades, self.priority, self.ticket)
     }
 
-    /// The grant that its place becomes.
+    /// The grant that the entry becomes.
     fn into_grant(self, block: TokenBlock, previous: Token) -> Grant {
         let Self { holder, request, mode, info, extra, .. } = self;
         Grant { holder, request, mode, block, previous, info, extra }

@@ -13,29 +13,29 @@ use super::{
     token::{Token, TokenBlock},
 };
 
-/// One thing asked of one key's record. A store runs [`Batch::apply`] and decides nothing itself.
+/// One operation on the record of one key. A store runs [`Batch::apply`] and decides nothing itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The key it is about; of several, the first.
+    /// The key; of several keys, the first.
     pub key: Key,
-    /// What is asked.
+    /// What to do.
     pub action: Action,
 }
 
-/// What is asked of a record.
+/// What an operation does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Get the lease, or a place in the queue; asked again, it adopts the grant.
+    /// Acquire the lease, or an entry in the queue. If this is repeated after the grant, it returns that grant.
     Acquire(Acquire),
-    /// Get the leases of several keys at once, or none of them. Nobody waits.
+    /// Acquire the leases of several keys at once, or none of them. This never waits.
     AcquireAll(Vec<(Key, Acquire)>),
-    /// Ask whether a grant is current.
+    /// Check whether a grant is current.
     Verify {
         /// The grant's first token.
         token: Token,
         /// The request that was granted.
         request: RequestId,
-        /// Reserve more tokens too.
+        /// Whether to reserve more tokens, too.
         refill: bool,
     },
     /// Let others share the key from now on.
@@ -45,49 +45,47 @@ pub enum Action {
         /// The request that it was granted to.
         request: RequestId,
     },
-    /// Move a grant to a session of its own, which nobody beats: it lives for one lease, unless somebody
-    /// [resumes](Way::Resume) it.
+    /// Move a grant to a separate session, which nobody renews: it lives for one lease, unless somebody [resumes](Way::Resume) it.
     Detach {
         /// The grant's first token.
         token: Token,
-        /// The request that was granted: the same context may have resumed the grant by another one since.
+        /// The request that was granted. The same context may have resumed the grant by another request since.
         request: RequestId,
-        /// The id of that session.
+        /// The id of the separate session.
         to: SessionId,
         /// How long it lives, in ms.
         lease_ms: u64,
     },
-    /// Give the lease back, and the request's place with it.
+    /// Release the lease, and remove the request's queue entry, too.
     Release {
         /// The grant's first token.
         token: Token,
         /// The request that was granted.
         request: RequestId,
     },
-    /// Give up a request: its place or its grant.
+    /// Give up a request: remove its queue entry or its grant.
     Withdraw {
         /// The request.
         request: RequestId,
     },
-    /// End a session that is dead or silent, unless it was heard since, and remove what it left here.
+    /// End a session that is dead or silent, unless it has sent a heartbeat since, and remove its entries from this record.
     End {
-        /// Whose session.
+        /// The session.
         target: SessionId,
-        /// Its beat when it was seen.
+        /// Its beat when it was found dead or silent.
         beat: u64,
     },
-    /// See how far the asker's own requests got, for all of them at once.
+    /// Read the state of all requests of this session for the key.
     Look,
-    /// Look, and change nothing.
+    /// Read the state of the record, and change nothing.
     Inspect,
-    /// Ask whether a grant is current, and change nothing: for a write that must not outlive its lease, in the same
-    /// transaction.
+    /// Check whether a grant is current, and change nothing: for a write in the same transaction that must not outlive its lease.
     Fence {
         /// The grant's first token.
         token: Token,
         /// The request that was granted.
         request: RequestId,
-        /// The request that is upgrading it: if that was granted meanwhile, its grant counts as well.
+        /// The request that is upgrading the grant. If it was granted meanwhile, its grant counts, too.
         upgrade: Option<RequestId>,
     },
 }
@@ -95,27 +93,27 @@ pub enum Action {
 /// A request for a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
-    /// Names the attempt. Only its retries repeat it.
+    /// The id of the request. Only retries repeat it.
     pub request: RequestId,
     /// How to hold the key.
     pub mode: Mode,
-    /// Queue if the key is taken. Asked again without it, the request gives up its place.
+    /// Whether to queue if the key is taken. A repetition that does not wait gives up the request's queue entry.
     pub wait: bool,
-    /// A larger one goes first.
+    /// Requests with a larger priority go first.
     pub priority: i32,
     /// How the request differs from a plain one.
     pub way: Way,
-    /// Whether its place is its own, and not for all requests of its context.
+    /// Whether the request gets a queue entry of its own, and not the one for all requests of its context.
     pub alone: bool,
-    /// Which transaction carries it: a later one has a larger number. An attempt below the
-    /// [floor](Session::floor) of its session comes late, and is refused.
+    /// The number of the transaction that carries this attempt, which grows with each transaction. An attempt below the
+    /// [floor](Session::floor) of its session is too late, and is refused.
     pub attempt: u64,
-    /// What the holder says of itself.
+    /// The holder's description of itself.
     pub info: String,
 }
 
 impl Acquire {
-    /// A plain request: exclusive, not waiting.
+    /// A plain request: exclusive, without waiting.
     pub fn new(request: RequestId, attempt: u64) -> Self {
         Self {
             request,
@@ -129,7 +127,7 @@ impl Acquire {
         }
     }
 
-    /// The shared grant that the request gives for an exclusive one.
+    /// The shared grant that the request upgrades.
     pub(super) fn upgrades(&self) -> Option<Token> {
         match self.way {
             Way::Upgrade { token, .. } => Some(token),
@@ -141,33 +139,33 @@ impl Acquire {
 /// How a request differs from a plain one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It does not.
+    /// It is a plain request.
     #[default]
     Plain,
-    /// Whoever holds the key is robbed.
+    /// It takes the lease from its holders.
     Steal,
-    /// A shared grant is given for an exclusive one, ahead of everybody who queues.
+    /// It turns a shared grant into an exclusive one, ahead of everybody in the queue.
     Upgrade {
         /// Its first token.
         token: Token,
         /// The request that it was granted to.
         request: RequestId,
     },
-    /// A detached grant goes over to this session.
+    /// It moves a detached grant to this session.
     Resume {
         /// The session that it was [moved to](Action::Detach).
         from: SessionId,
-        /// The session that held it before: the move may not be written yet.
+        /// The session that held it before, because the move may not have been written yet.
         origin: SessionId,
         /// Its first token.
         token: Token,
-        /// By which request it was granted: a lease is taken over once.
+        /// The request by which it was granted, because a lease is resumed only once.
         request: RequestId,
     },
 }
 
 impl Way {
-    /// The sessions that may have what a request takes over.
+    /// The sessions that may have the grant that a request takes over.
     pub(super) fn givers(self) -> Vec<SessionId> {
         match self {
             Self::Resume { from, origin, .. } => Vec::from([from, origin]),
@@ -176,67 +174,67 @@ impl Way {
     }
 }
 
-/// What one transaction does: for one session, in this order.
+/// What one transaction does for one session, in the order of these fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Batch {
-    /// Who asks.
+    /// The session that sends the batch.
     pub session: SessionId,
-    /// What becomes of its row.
+    /// What happens to the session's row.
     pub step: SessionStep,
-    /// Sessions that end.
+    /// Sessions to end.
     pub ends: Vec<Ending>,
     /// The operations, in order.
     pub operations: Vec<Operation>,
-    /// Keys whose records are forgotten if nobody uses them.
+    /// Keys whose records are deleted if nobody uses them.
     pub forgets: Vec<Key>,
-    /// How long the sender is sure that its session exists, in ms from sending. Until then a store may [go by the records
-    /// alone](Self::apply_alone). 0: it is not sure. A store that delays or reorders the batches of another one sets it to 0.
+    /// How long, in ms from sending, the sender is sure that its session exists; 0 if it is not sure. Until then a store may [use the
+    /// records alone](Self::apply_alone). A store that wraps another one, and delays or reorders its batches, sets this to 0.
     pub sure_ms: u64,
 }
 
-/// What becomes of a session's row.
+/// What happens to a session's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SessionStep {
-    /// It is read only.
+    /// It is only read.
     #[default]
     Stay,
     /// It is inserted, before the operations.
     Open {
         /// Its first heartbeat.
         beat: Beat,
-        /// The user's own name for the context; empty for none.
+        /// The context's instance name; empty if it has none.
         instance: String,
     },
-    /// It is written, if it is there, before the operations.
+    /// It is written before the operations, if it exists.
     Beat(Beat),
     /// It is deleted, after the operations.
     Close,
 }
 
-/// A session that is to end.
+/// A session to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ending {
-    /// Which one.
+    /// The session.
     pub session: SessionId,
-    /// Only if this is still its beat; `None` for the asker's own earlier ids.
+    /// It ends only if this is still its beat. `None` for earlier sessions of the sender itself.
     pub beat: Option<u64>,
 }
 
 impl Batch {
-    /// Operations for a session whose row only matters if it is gone.
+    /// Operations of a session whose row is only read, to see whether it is gone.
     pub fn new(session: SessionId, operations: Vec<Operation>) -> Self {
         Self { session, step: SessionStep::Stay, ends: Vec::new(), operations, forgets: Vec::new(), sure_ms: 0 }
     }
 
-    /// Whether its sender is still [sure](Self::sure_ms) of its session; both times are read from the same clocks. Both clocks must say
-    /// so: a monotonic one may stand still while the machine sleeps.
+    /// Whether the sender is still [sure](Self::sure_ms) of its session. Both times must come from the same clocks. Both clocks must agree,
+    /// because a monotonic one may stand still while the machine sleeps.
     // Protocol: docs/protocol.md#s17.
     pub fn is_sure(&self, sent: Now, now: Now) -> bool {
         let by_wall_ms = now.wall.as_ms().saturating_sub(sent.wall.as_ms());
         now.monotonic.since(sent.monotonic).max(by_wall_ms) < self.sure_ms
     }
 
-    /// Whether it only acquires, releases and withdraws, so that its session's row does not matter, as long as that is there.
+    /// Whether the batch only acquires, releases and withdraws, so that the content of its session's row does not matter.
     // Protocol: docs/protocol.md#s2, #s17.
     pub(in super::super) fn rests_on_records(&self) -> bool {
         let rests = |operation: &Operation| match &operation.action {
@@ -250,14 +248,14 @@ impl Batch {
             && self.operations.iter().all(rests)
     }
 
-    /// Whether it only asks for the states of records, and writes nothing, whatever stands in the store.
+    /// Whether the batch only reads the states of records, and writes nothing, whatever is in the store.
     pub fn only_looks(&self) -> bool {
         let Self { step, ends, forgets, operations, .. } = self;
         let changes_nothing = *step == SessionStep::Stay && ends.is_empty() && forgets.is_empty();
         changes_nothing && operations.iter().all(|operation| operation.action == Action::Inspect)
     }
 
-    /// The heartbeat that it carries, if any.
+    /// The heartbeat in the batch, if there is one.
     pub fn beat(&self) -> Option<&Beat> {
         match &self.step {
             SessionStep::Open { beat, .. } | SessionStep::Beat(beat) => Some(beat),
@@ -266,8 +264,8 @@ impl Batch {
     }
 
     /// How many other sessions a store should load beside those that [`Records::sessions_of`](super::Records::sessions_of) names: the
-    /// next ones after the batch's own, in the order of their ids, and after the last one the first. Whoever opens a session looks
-    /// whether they are alive, so that the rows of the dead do not stay for ever. Mostly it is none.
+    /// next ones after the batch's own, in the order of their ids, and after the last one the first. A context that opens a session checks
+    /// whether they are alive, so that the rows of dead sessions do not stay for ever. For all other batches this is 0.
     pub const fn peers(&self) -> usize {
         if matches!(self.step, SessionStep::Open { .. }) { super::sessions::PEERS } else { 0 }
     }
@@ -286,16 +284,16 @@ impl Batch {
     }
 }
 
-/// What a transaction answers: one answer an operation, in order.
+/// The answer of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// Which store answered.
+    /// The id of the store that answered.
     pub store: StoreId,
-    /// The grants that were stolen from the asking session so far, key and first token; `None` if it has no row.
+    /// The grants that were stolen from the session so far, by key and first token; `None` if the session has no row.
     pub robbed: Option<Vec<(Key, Token)>>,
-    /// To a session that opens: some of the others.
+    /// For a session that opens: some of the other sessions.
     pub peers: Vec<Peer>,
-    /// Its answers.
+    /// One answer for each operation, in order.
     pub answers: Vec<Answer>,
 }
 
@@ -306,12 +304,12 @@ impl Reply {
     }
 }
 
-/// Another session, as one that opened saw it.
+/// Another session, as a session that opens sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Which one.
+    /// The session.
     pub session: SessionId,
-    /// Its beat.
+    /// The session's beat.
     pub beat: u64,
     /// How long it may be silent, in ms.
     pub lease_ms: u64,
@@ -320,56 +318,56 @@ pub struct Peer {
 /// What one operation did.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// To who asked.
+    /// The result for the sender.
     pub outcome: Outcome,
-    /// Who was granted by it.
+    /// The waiters that were granted the lease because of it.
     pub promoted: Vec<Promotion>,
-    /// Whose grants were stolen by it, with their first tokens.
+    /// The sessions from which it stole grants, with the first tokens of these grants.
     pub robbed: Vec<(SessionId, Token)>,
 }
 
-/// The result of one operation for who asked.
+/// The result of one operation for its sender.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// `Acquire`: the lease is held.
     Granted(Granted),
-    /// `AcquireAll`: all leases are held, in the order of the asking.
+    /// `AcquireAll`: all leases are held, in the order of the request.
     GrantedAll(Vec<Granted>),
-    /// `Acquire`: the request has a place in the queue.
+    /// `Acquire`: the request is in the queue.
     Waiting {
-        /// A later grant has a larger token than this one.
+        /// A token: every later grant has a larger one.
         last_token: Token,
-        /// How many grants and places stand before it.
+        /// How many grants and queue entries are ahead of it.
         position: usize,
-        /// The nearest of them: the grants, then the last of the queue before it.
+        /// The nearest of them: the grants, and then the last queue entries ahead of it.
         ahead: Vec<Sighting>,
     },
-    /// `Look`: the requests that have a place, the foremost first, and what that one has to wait for. Grants are
-    /// [promotions](Answer::promoted).
+    /// `Look`: the session's requests that are in the queue, in order, and what the first one waits for. Those that were granted are among
+    /// the [promotions](Answer::promoted).
     Looked {
         /// The requests.
         requests: Vec<RequestId>,
-        /// A later grant has a larger token than this one.
+        /// A token: every later grant has a larger one.
         last_token: Token,
-        /// Who stands right before the foremost.
+        /// The entries right ahead of the first request.
         ahead: Vec<Sighting>,
     },
     /// `Acquire` without `wait`: the key is taken.
     Busy {
-        /// Who stands before it.
+        /// The entries ahead of it.
         ahead: Vec<Sighting>,
     },
-    /// `AcquireAll`: some of the keys are taken; who stands before each, in the order of the asking.
+    /// `AcquireAll`: some of the keys are taken. For each key, in the order of the request, the entries ahead of it.
     BusyAll(Vec<Vec<Sighting>>),
-    /// `Acquire` that upgrades: somebody else upgrades already.
+    /// `Acquire` that upgrades: another holder is already upgrading.
     UpgradeConflict {
-        /// Who stands before it.
+        /// The entries ahead of it.
         ahead: Vec<Sighting>,
     },
-    /// `Acquire`: a later request of the same holder has the place.
+    /// `Acquire`: a later request of the same session has the queue entry.
     Superseded,
-    /// `Acquire`: the attempt is older than what its session last said. What an earlier one of the request was granted stands.
+    /// `Acquire`: the attempt is below the session's floor. If an earlier attempt was granted, that grant stays.
     TooLate,
     /// `Acquire`: the session has ended.
     NoSession,
@@ -377,29 +375,29 @@ pub enum Outcome {
     Exhausted,
     /// `Downgrade`: others may share the key.
     Downgraded,
-    /// `Release`: the lease was given back.
+    /// `Release`: the lease was released.
     Released,
-    /// `Detach`: the grant has a session of its own.
+    /// `Detach`: the grant was moved to its separate session.
     Detached,
     /// `Verify`, `Fence`: the grant is current.
     Current {
-        /// Whether others queue for it.
+        /// Whether others wait for it.
         contended: bool,
-        /// More tokens, if it asked for them.
+        /// More tokens, if the operation asked for them.
         refill: Option<TokenBlock>,
     },
-    /// The grant that was named is no longer there, and nothing changed.
+    /// The named grant no longer exists, and nothing changed.
     NotCurrent {
         /// The last token of the record; smaller than the holder's own if the store was cleared.
         last_token: Token,
         /// Whether the grant was stolen.
         stolen: bool,
     },
-    /// `Withdraw`: the request has neither place nor grant.
+    /// `Withdraw`: the request has neither a queue entry nor a grant.
     Withdrawn,
     /// `End`: the session has ended.
     Ended,
-    /// `End`: the session was heard since it was seen, and nothing changed.
+    /// `End`: the session has sent a heartbeat since, and nothing changed.
     Moved,
     /// `Inspect`: the state of the record.
     Status {
@@ -416,14 +414,14 @@ pub enum Outcome {
     Unreadable(Unreadable),
 }
 
-/// A lease as it was granted.
+/// A lease that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Granted {
     /// Its tokens.
     pub block: TokenBlock,
     /// The last token of the exclusive grant before it.
     pub previous: Token,
-    /// Whether others queue for it.
+    /// Whether others wait for it.
     pub contended: bool,
 }
 
@@ -440,7 +438,7 @@ pub struct Promotion {
     pub block: TokenBlock,
     /// The last token of the exclusive grant before it.
     pub previous: Token,
-    /// Whether others queue behind it.
+    /// Whether others wait behind it.
     pub contended: bool,
     /// The store sent the [message](Self::message) with the transaction, and the recipient listens. Applying a batch leaves this false.
     pub told: bool,
@@ -454,26 +452,26 @@ impl Promotion {
     }
 }
 
-/// What a store's clock is worth.
+/// How far a store's clock can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreClock {
-    /// One monotonic clock for everybody who uses the store: what ran out by it is over at once.
+    /// All contexts that use the store read one monotonic clock. A lease that has expired by this clock is over at once.
     Trusted,
-    /// Wall clocks, or several clocks: a holder is judged by watching it stand still.
+    /// The contexts have wall clocks, or several clocks. A holder counts as silent only if another context sees its heartbeats stop.
     Observed,
 }
 
-/// The time by which operations are applied.
+/// The time at which operations are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreNow {
     /// For tokens and for display.
     pub wall: Wall,
-    /// For judging leases, where the store's clock is trusted.
+    /// For judging leases, if the store's clock is trusted.
     pub trusted: Option<Monotonic>,
 }
 
 impl StoreNow {
-    /// The time of a store with this kind of clock, read by who runs the transaction.
+    /// The time for a store with this kind of clock. Whoever runs the transaction reads `now`.
     // Protocol: docs/protocol.md#l.
     pub fn new(clock: StoreClock, now: Now) -> Self {
         let trusted = (clock == StoreClock::Trusted).then_some(now.monotonic);

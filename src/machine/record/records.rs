@@ -1,4 +1,4 @@
-//! What one store holds, or as much of it as one transaction read.
+//! The content of a store, or the part of it that one transaction has read.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt;
@@ -14,12 +14,12 @@ use super::{
     sorted::SortedMap,
 };
 
-/// Waiters at the head of a queue whose sessions a transaction reads: it drops the dead among them.
+/// How many waiters at the head of a queue have their sessions read by a transaction, which drops the dead among them.
 const HEADS: usize = 4;
-/// Waiters before a request that it watches, and whose sessions a transaction reads.
+/// How many waiters ahead of a request are watched, and have their sessions read by a transaction.
 pub(super) const NEAREST: usize = 8;
 
-/// Records by key, sessions by id, and the row of the store itself. A key without a record is one that nobody uses.
+/// Records by key, sessions by id, and the row of the store itself. A key without a record is unused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Records {
     by_key: SortedMap<Key, Stored>,
@@ -29,29 +29,29 @@ pub struct Records {
     changed: SortedMap<Key, ()>,
 }
 
-/// What stands under a key.
+/// What a store has for a key.
 type Stored = Result<Box<Kept>, Unreadable>;
 
-/// A record, and whether the store has one under its key.
+/// A record, and whether the store has one for its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kept {
     record: Record,
     stored: bool,
 }
 
-/// What a store keeps under a name of its own.
+/// The name of a row in a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Row {
     /// The record of a key.
     Record(Key),
     /// The row of a session.
     Session(SessionId),
-    /// The store's id, and how far the tokens of forgotten records got.
+    /// The store's own row: its id, and the largest token of all deleted records.
     Store,
 }
 
 impl fmt::Display for Row {
-    /// A name for stores that keep everything in one table: no two rows share it.
+    /// A unique name for each row, for stores that keep all rows in one table.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(key) => write!(out, "lease:{key}"),
@@ -62,7 +62,7 @@ impl fmt::Display for Row {
 }
 
 impl Records {
-    /// What a transaction read: to be filled by [`load_store`](Self::load_store), [`load`](Self::load) and
+    /// An empty set of rows for one transaction, to be filled by [`load_store`](Self::load_store), [`load`](Self::load) and
     /// [`load_session`](Self::load_session).
     pub const fn new() -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Records {
         }
     }
 
-    /// A whole store in memory: what is not in it does not exist.
+    /// A whole store in memory: a row that is not in it does not exist.
     pub const fn whole(store: StoreId) -> Self {
         Self {
             by_key: SortedMap::new(),
@@ -85,17 +85,17 @@ impl Records {
         }
     }
 
-    /// Puts in what the store has under [`Row::Store`]. If that is nothing the store is a new one, and gets this id.
+    /// Adds what the store has as [`Row::Store`]. If it has no such row, the store is new, and gets the id `fresh`.
     ///
     /// # Errors
-    /// [`Unreadable`] if what is there cannot be used. The transaction MUST NOT go on then.
+    /// [`Unreadable`] if the row cannot be read. Then the transaction MUST NOT continue.
     pub fn load_store(&mut self, stored: Option<&str>, fresh: StoreId) -> Result<(), Unreadable> {
         self.store_changed = stored.is_none();
         self.store = stored.map_or_else(|| Ok(StoreRow::new(fresh)), StoreRow::decode)?;
         Ok(())
     }
 
-    /// Puts in what the store has under [`Row::Record`] of this key.
+    /// Adds what the store has as [`Row::Record`] of this key.
     pub fn load(&mut self, key: Key, stored: Option<&str>) {
         if let Some(text) = stored {
             let kept = |record| Box::new(Kept { record, stored: true });
@@ -103,7 +103,7 @@ impl Records {
         }
     }
 
-    /// Puts in what the store has under [`Row::Session`] of this id.
+    /// Adds what the store has as [`Row::Session`] of this id.
     pub fn load_session(&mut self, session: SessionId, stored: Option<&str>) {
         let row = stored.map(|text| match Session::decode(text) {
             Ok((_, row)) => row,
@@ -112,11 +112,11 @@ impl Records {
         self.sessions.load(session, row);
     }
 
-    /// Puts in all session rows that the store has, so that whoever is not among them has ended.
+    /// Adds all session rows that the store has. Any session that is not among them has ended.
     ///
     /// # Errors
-    /// [`Unreadable`] if a row does not say whose it is: it may be that of anybody who is taken for ended. The transaction
-    /// MUST NOT go on then.
+    /// [`Unreadable`] if a row has no session id, because it may belong to a session that would then count as ended. The transaction MUST
+    /// NOT continue.
     pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) -> Result<(), Unreadable> {
         for text in stored {
             let (session, row) = match Session::decode(text) {
@@ -129,8 +129,8 @@ impl Records {
         Ok(())
     }
 
-    /// Puts in all that the store has beside its records: all session rows, and then [`Row::Store`] if it is there. Else the
-    /// store is a new one, and gets this id. For a store that reads all of them at once.
+    /// Adds all rows that the store has except its records, for a store that reads them at once: all session rows, followed by
+    /// [`Row::Store`]. If that one is missing, the store is new, and gets the id `fresh`.
     ///
     /// # Errors
     /// As for [`load_store`](Self::load_store) and [`load_all_sessions`](Self::load_all_sessions).
@@ -139,7 +139,7 @@ impl Records {
         stored: &[String],
         fresh: impl FnOnce() -> StoreId,
     ) -> Result<(), Unreadable> {
-        // Only a session's row says whose it is.
+        // Only a session's row has a session id.
         let (store, sessions) = match stored.split_last() {
             Some((last, sessions)) if Session::id_of(last).is_none() => (Some(last.as_str()), sessions),
             _ => (None, stored),
@@ -149,8 +149,8 @@ impl Records {
         self.load_all_sessions(sessions.iter().map(String::as_str))
     }
 
-    /// The sessions whose rows matter to a batch, now that its records are loaded: each is to be
-    /// [loaded](Self::load_session). Where rows can be locked, they are locked in this order.
+    /// The sessions whose rows a batch needs. Call this when the records of the batch are loaded, then [load](Self::load_session) each of
+    /// these rows. A store that locks rows locks them in this order.
     pub fn sessions_of(&self, batch: &Batch) -> Vec<SessionId> {
         let mut named = SortedMap::new();
         named.insert(batch.session, ());
@@ -188,9 +188,9 @@ impl Records {
         named.keys().copied().collect()
     }
 
-    /// Ends for the dead among the [peers](Batch::peers) of a batch. A peer is dead if its row names a beacon and `is_gone` finds that this
-    /// beacon has fallen. The rows have to be loaded before. A store that can see beacons adds these ends to the batch. So it ends sessions
-    /// whose contexts died, even if no other context lives long enough to see them silent.
+    /// The [ends](Batch::ends) for the dead among the [peers](Batch::peers) of a batch, whose rows must be loaded. A peer is dead if its
+    /// row says that it has a beacon and `is_gone` finds that this beacon is gone. A store that can see beacons adds these ends to the
+    /// batch, so sessions of dead contexts end even if no other context lives long enough to see them silent.
     pub fn dead_peers(&self, batch: &Batch, is_gone: impl Fn(SessionId) -> bool) -> Vec<Ending> {
         let mut dead = Vec::new();
         if batch.peers() > 0 {
@@ -213,10 +213,10 @@ impl Records {
         self.store.id
     }
 
-    /// Whether the record of a key can be used.
+    /// Checks that the record of a key can be read.
     ///
     /// # Errors
-    /// [`Unreadable`] if not.
+    /// [`Unreadable`] if it cannot be read.
     pub fn check(&self, key: &Key) -> Result<(), Unreadable> {
         match self.by_key.get(key) {
             Some(Err(unreadable)) => Err(*unreadable),
@@ -224,9 +224,9 @@ impl Records {
         }
     }
 
-    /// The record of a key, made if there is none, and all sessions.
+    /// The record of a key, which is created if there is none, and all sessions.
     pub(super) fn open(&mut self, key: &Key) -> Result<(&mut Record, &mut Sessions), Unreadable> {
-        // Most keys are known: look first, so that only a new one is cloned.
+        // Most keys are known, so this looks first, and clones only a new key.
         if !self.by_key.contains_key(key) {
             let kept = Kept { record: Record::starting_at(self.store.floor), stored: false };
             self.by_key.insert(key.clone(), Ok(kept.into()));
@@ -238,7 +238,7 @@ impl Records {
         }
     }
 
-    /// Whether each key of the batch has a record, and nobody but the batch's session has a grant or a place in them.
+    /// Whether each key of the batch has a record, and only the batch's session has grants or queue entries in these records.
     // Protocol: docs/protocol.md#s17.
     pub fn concern_only_sender_of(&self, batch: &Batch) -> bool {
         let is_own = |holder: SessionId| holder == batch.session;
@@ -252,13 +252,14 @@ impl Records {
         concern_only_sender && self.sessions.is_unread() && self.len() == batch.keys().len()
     }
 
-    /// Assumes that the session's row is there, as its sender says, and that the store has this id.
+    /// Assumes that the session's row exists, as the sender says, and that the store has this id.
     pub(super) fn rely_on(&mut self, session: SessionId, store: StoreId) {
         self.store = StoreRow::new(store);
         self.sessions.load(session, Some(Session::default()));
     }
 
-    /// Ends an operation; `before` is the record's revision before it. A record that was made only for it, and not changed, is dropped.
+    /// Ends an operation. `before` is the record's revision before it. A record that was created for the operation and did not change is
+    /// dropped.
     pub(super) fn settle(&mut self, key: &Key, before: u64) {
         let Some(Ok(kept)) = self.by_key.get_mut(key) else { return };
         if kept.record.revision != before {
@@ -269,7 +270,7 @@ impl Records {
         }
     }
 
-    /// Forgets a record that nobody uses, or only the dead. Its tokens are remembered for the whole store.
+    /// Deletes a record that nobody uses but ended sessions. The store's row remembers the record's last token.
     pub(super) fn forget(&mut self, key: &Key) {
         let Some(last_token) = self.unused(key).map(|record| record.last_token) else { return };
         if last_token > self.store.floor {
@@ -280,7 +281,7 @@ impl Records {
         self.by_key.remove(key);
     }
 
-    /// Whether the record of a key is there, and could be forgotten.
+    /// Whether the key has a record, and this record could be deleted.
     pub fn is_unused(&self, key: &Key) -> bool {
         self.unused(key).is_some()
     }
@@ -294,7 +295,7 @@ impl Records {
         (!is_used && !record.last_token.is_near_the_end()).then_some(record)
     }
 
-    /// Forgets all records that nobody uses.
+    /// Deletes all records that nobody uses.
     pub(crate) fn forget_unused(&mut self) {
         let keys: Vec<Key> = self.by_key.keys().cloned().collect();
         keys.iter().for_each(|key| self.forget(key));
@@ -304,17 +305,17 @@ impl Records {
         self.changed.insert(key.clone(), ());
     }
 
-    /// What a key's record looks like now, if it is there and readable.
+    /// The current record of a key, if it exists and can be read.
     pub fn peek(&self, key: &Key) -> Option<&Record> {
         self.by_key.get(key)?.as_ref().ok().map(|kept| &kept.record)
     }
 
-    /// The row of a session, if it is there.
+    /// The row of a session, if it exists.
     pub fn session(&self, session: SessionId) -> Option<&Session> {
         self.sessions.get(session)
     }
 
-    /// The keys that begin like this and that somebody holds or waits for, in order.
+    /// The keys with this prefix that somebody holds or waits for, in order.
     pub fn keys(&self, prefix: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         for (key, stored) in self.by_key.from(|key| key.as_str() < prefix) {
@@ -328,12 +329,12 @@ impl Records {
         keys
     }
 
-    /// How many records there are, used and idle.
+    /// The number of records, used and idle.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether there is no record at all.
+    /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -353,7 +354,7 @@ impl Records {
         rows
     }
 
-    /// Nothing of what changed need be written: these records are the store.
+    /// Forgets which rows changed, because these records are the store itself.
     pub(crate) fn forget_changes(&mut self) {
         self.changed.clear();
         self.sessions.forget_changes();
@@ -370,8 +371,8 @@ impl Records {
     }
 }
 
-/// Whether a batch must know the session of everybody who waits for a key. Whoever inspects the key is told of them all.
-/// A thief may rob a waiter that an earlier operation of the same batch granted to, and the loss must stand in its row.
+/// Whether a batch needs the sessions of all waiters for a key. An inspection returns them all. A theft may rob a waiter to whom an earlier
+/// operation of the same batch granted the lease, and the loss must be noted in that waiter's row.
 fn needs_all_waiters(batch: &Batch, key: &Key) -> bool {
     batch.operations.iter().filter(|operation| operation.key == *key).any(|operation| match &operation.action {
         Action::Inspect => true,

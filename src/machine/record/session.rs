@@ -1,4 +1,4 @@
-//! The row of a session: one small value per context, which says that it may be alive.
+//! The row of a session: one small value for each context, which says that the context may be alive.
 
 use alloc::{string::String, vec::Vec};
 
@@ -12,26 +12,26 @@ use super::{
     token::Token,
 };
 
-/// A session as it is written down. It is there: its context may be alive. It is gone: the session has ended for ever.
+/// The row of a session. While it exists, the context may be alive. Once it is gone, the session has ended for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Session {
-    /// Grows with each heartbeat, so that an onlooker sees the context alive without comparing clocks.
+    /// A number that grows with each heartbeat, so that other contexts see that this one is alive without comparing clocks.
     pub beat: u64,
-    /// Whether the session's beacon stood before this was written.
+    /// Whether the session's beacon was raised before this was written.
     pub beacon: bool,
-    /// For how long the context may be silent, in ms: the lease of all that it holds.
+    /// How long the context may be silent, in ms: the length of all its leases.
     pub lease_ms: u64,
-    /// The user's own name for the context, stable over restarts; empty for none.
+    /// The context's instance name, which is stable over restarts; empty if it has none.
     pub instance: String,
-    /// Attempts with a smaller number come late, and are refused.
+    /// Attempts with a smaller number are too late, and are refused.
     pub floor: u64,
-    /// When the context was last heard, by its own wall clock: for display only.
+    /// When the context sent its last heartbeat, by its own wall clock: for display only.
     pub heard_at: Wall,
-    /// The grants that were stolen from it. The list is never cut.
+    /// The grants that were stolen from the session. The list is never shortened.
     pub robbed: Vec<Stolen>,
     /// When the session ends by the clock of a [trusted](super::StoreClock::Trusted) store.
     pub(super) deadline: Option<Monotonic>,
-    /// Why what stands under its name cannot be read, if so: it is watched like any other, and never written.
+    /// Why the row cannot be read, if it cannot. Such a row is watched like any other, and never written.
     pub(super) unreadable: Option<Unreadable>,
     pub(super) extra: Extra,
 }
@@ -39,49 +39,49 @@ pub struct Session {
 /// A grant that was stolen from a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stolen {
-    /// Of which key.
+    /// The key.
     pub key: Key,
-    /// Its first token.
+    /// The grant's first token.
     pub token: Token,
-    /// The request that it was granted to: asked again, that gets no other grant.
+    /// The request to which it was granted. If that request is repeated, it gets no other grant.
     pub request: RequestId,
 }
 
-/// A heartbeat: what a context writes of itself, for all that it holds and waits for.
+/// A heartbeat: what a context writes about itself, for all that it holds and waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Beat {
-    /// Larger than any that the session sent before.
+    /// A number that is larger than in all earlier heartbeats of the session.
     pub beat: u64,
-    /// Whether the session's beacon stands.
+    /// Whether the session's beacon is raised.
     pub beacon: bool,
-    /// For how long the context may be silent from now, in ms.
+    /// How long the context may be silent from now, in ms.
     pub lease_ms: u64,
-    /// Attempts with a smaller number come late: see [`Acquire::attempt`](super::Acquire::attempt).
+    /// Attempts with a smaller number are too late: see [`Acquire::attempt`](super::Acquire::attempt).
     pub floor: u64,
 }
 
 impl Session {
-    /// A row that nobody here can read. Any change of its text counts as a beat, since its context may be alive; whoever is
-    /// blocked by it waits as long as anybody may be silent.
+    /// A row that this version cannot read. Any change of its text counts as a beat, since its context may be alive. Whoever is blocked by
+    /// it waits for the longest time that any session may be silent.
     // Protocol: docs/protocol.md#s4.
     pub(super) fn unreadable(text: &str, why: Unreadable) -> Self {
         Self { beat: fingerprint(text), lease_ms: LONGEST_SILENCE_MS, unreadable: Some(why), ..Self::default() }
     }
 
-    /// The grants that were stolen from it: key and first token.
+    /// The grants that were stolen from the session, by key and first token.
     pub fn robbed(&self) -> Vec<(Key, Token)> {
         let mut robbed = Vec::with_capacity(self.robbed.len());
         self.robbed.iter().for_each(|stolen| robbed.push((stolen.key.clone(), stolen.token)));
         robbed
     }
 
-    /// When the session runs out unless it beats again, by its own wall clock: for display only.
+    /// When the session expires unless it sends another heartbeat, by its own wall clock: for display only.
     pub fn expires_at(&self) -> Wall {
         self.heard_at.plus(self.lease_ms)
     }
 
-    /// Takes a heartbeat. Of one that comes late, only the floor counts: attempts below the floor were given up, whatever was heard since.
-    /// Returns whether the row has changed.
+    /// Applies a heartbeat. If it arrives after a later one, only its floor counts, because attempts below the floor were given up in any
+    /// case. Returns whether the row has changed.
     // Protocol: docs/protocol.md#s8, #s11, #s13.
     pub(super) fn take(&mut self, beat: &Beat, heard_at: Wall, deadline: Option<Monotonic>) -> bool {
         let is_late = beat.beat <= self.beat;

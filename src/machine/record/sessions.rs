@@ -1,4 +1,4 @@
-//! The session rows that a transaction knows of.
+//! The session rows that a transaction has read.
 
 use alloc::vec::Vec;
 
@@ -13,14 +13,14 @@ use super::{
     token::Token,
 };
 
-/// How many other sessions the store names to a session that opens.
+/// How many other sessions the answer names to a session that opens.
 pub(super) const PEERS: usize = 4;
 
-/// Session rows by id: `None` for one that was looked for and is not there.
+/// Session rows by id: `None` for a row that was looked for and does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sessions {
     rows: SortedMap<SessionId, Option<Session>>,
-    /// Whoever is not among them does not exist. Else nobody knows, and nobody is taken for dead.
+    /// Whether these are all rows of the store, so that any other session has ended. If not, a session whose row was not read may be alive.
     complete: bool,
     changed: Vec<SessionId>,
 }
@@ -30,7 +30,7 @@ impl Sessions {
         Self { rows: SortedMap::new(), complete, changed: Vec::new() }
     }
 
-    /// Whether nothing is known of any session.
+    /// Whether no row has been read.
     pub(super) fn is_unread(&self) -> bool {
         self.rows.is_empty() && !self.complete
     }
@@ -43,17 +43,17 @@ impl Sessions {
         self.complete = true;
     }
 
-    /// A row that is there and can be read.
+    /// The row of a session, if it exists, even if it cannot be read.
     pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
         self.rows.get(&id)?.as_ref()
     }
 
-    /// One's own row. One that cannot be read is none: nobody else writes it.
+    /// The sender's own row, if it exists and can be read.
     pub(super) fn own(&self, id: SessionId) -> Option<&Session> {
         self.get(id).filter(|row| row.unreadable.is_none())
     }
 
-    /// Whether a session has ended. Of one whose row was not read, nobody can say so.
+    /// Whether a session has certainly ended. It may be alive if its row was not read.
     // Protocol: docs/protocol.md#s16.
     pub(super) fn has_ended(&self, id: SessionId) -> bool {
         match self.rows.get(&id) {
@@ -62,12 +62,12 @@ impl Sessions {
         }
     }
 
-    /// Whether a session is over by a clock that everybody shares.
+    /// Whether a session has expired by a trusted clock.
     pub(super) fn is_over(&self, id: SessionId, now: StoreNow) -> bool {
         self.get(id).is_some_and(|row| now.is_over(row.deadline))
     }
 
-    /// What an onlooker sees of a session: its beat, its beacon, its lease in ms, and whether it is of this instance.
+    /// What others see of a session: its beat, its beacon, its lease in ms, and whether it has this instance name.
     pub(super) fn sight(&self, id: SessionId, instance: &str) -> (u64, bool, u64, bool) {
         match self.get(id) {
             Some(row) => (row.beat, row.beacon, row.lease_ms, !instance.is_empty() && row.instance == instance),
@@ -81,13 +81,13 @@ impl Sessions {
         }
     }
 
-    /// Inserts a row. Only an opening, and a lease that is detached, may do so.
+    /// Inserts a row. Only the opening of a session and the detaching of a lease may do so.
     pub(super) fn open(&mut self, id: SessionId, row: Session) {
         self.rows.insert(id, Some(row));
         self.note(id);
     }
 
-    /// Writes a heartbeat, if the row is there: nothing but an opening brings a session into being.
+    /// Writes a heartbeat if the row exists. It never creates the row.
     // Protocol: docs/protocol.md#s2.
     pub(super) fn beat(&mut self, id: SessionId, beat: &Beat, now: StoreNow) {
         let row = self.readable_mut(id);
@@ -96,7 +96,7 @@ impl Sessions {
         }
     }
 
-    /// Deletes a row. The session has ended.
+    /// Deletes a row, which ends the session.
     pub(super) fn end(&mut self, id: SessionId) {
         if self.has_ended(id) {
             return;
@@ -113,7 +113,7 @@ impl Sessions {
         self.rows.get_mut(&id).and_then(Option::as_mut).filter(|row| row.unreadable.is_none())
     }
 
-    /// Why nothing can be noted in the row of a session, if so.
+    /// Why a session's row cannot be written, if it cannot be read.
     pub(super) fn unreadable(&self, id: SessionId) -> Option<Unreadable> {
         match self.get(id) {
             Some(row) => row.unreadable,
@@ -134,7 +134,7 @@ impl Sessions {
         self.stolen_from(id, key).any(|stolen| stolen.token == token)
     }
 
-    /// Whether what this request was granted was stolen from the session.
+    /// Whether the grant of this request was stolen from the session.
     pub(super) fn was_robbed_of(&self, id: SessionId, key: &Key, request: RequestId) -> bool {
         self.stolen_from(id, key).any(|stolen| stolen.request == request)
     }
@@ -144,8 +144,8 @@ impl Sessions {
         robbed.iter().filter(move |stolen| stolen.key == *key)
     }
 
-    /// Some of the other sessions, for whoever opens one to watch: those that nobody ended must go too. Each who opens sees
-    /// those whose ids follow its own, so that all are seen by somebody.
+    /// Some of the other sessions, for a session that opens to watch, so that dead ones end even if they block nobody. They are those whose
+    /// ids follow its own, so that each session is watched by some other one.
     // Protocol: docs/protocol.md#s3.
     pub(super) fn peers_of(&self, id: SessionId) -> Vec<Peer> {
         let mut peers = Vec::new();

@@ -1,4 +1,4 @@
-//! Whom a request sees before it, and what they show of their life.
+//! The entries that a request sees ahead of it, with what their sessions show of their life.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Transition<'_> {
-    /// Who keeps a request from being granted at once, if anybody does.
+    /// The entries that keep a request from being granted at once, if there are any.
     pub(super) fn obstacles(&self, ask: &Acquire) -> Option<Vec<Sighting>> {
         if self.own_grant(ask.request).is_some() {
             return None;
@@ -24,7 +24,7 @@ impl Transition<'_> {
         (queued || !fits).then_some(ahead)
     }
 
-    /// One look for all requests of a session: only the foremost has somebody else before it.
+    /// Reads the state of all requests of a session. Only the first of them has entries of others right ahead of it.
     pub(super) fn look(&mut self) -> Outcome {
         self.promote();
         for grant in self.record.grants.iter().filter(|grant| grant.holder == self.holder) {
@@ -42,24 +42,24 @@ impl Transition<'_> {
             let upgrades = self.record.queue[place].upgrades;
             self.sight_grants(upgrades, &mut ahead);
         }
-        // A holder without a place looks for those who keep its next requests from joining.
+        // A holder that is not in the queue asks who keeps its next requests from joining.
         self.sight_waiters(first.unwrap_or(self.record.queue.len()), &mut ahead);
         Outcome::Looked { requests, last_token: self.record.last_token, ahead }
     }
 
-    /// Who stands before a request, or would if it queued now: all who hold the key, and the nearest who wait.
+    /// The entries that are ahead of a request, or would be if it queued now: all grants, and the nearest waiters.
     pub(super) fn ahead_of(&self, ask: &Acquire) -> Vec<Sighting> {
         let mut ahead = Vec::new();
         self.sight_grants(ask.upgrades(), &mut ahead);
         let is_own = |waiter: &Waiter| self.is_own_place(waiter, ask.request);
-        // A place is asked for mostly when it was just taken: at the end.
+        // Searched from the end, because most requests ask right after they have queued there.
         let own = self.record.queue.iter().rposition(is_own);
         let last = own.unwrap_or_else(|| self.place_of(rank(ask.upgrades(), ask.priority, self.record.revision)));
         self.sight_waiters(last, &mut ahead);
         ahead
     }
 
-    /// Sees who holds the key, but for the grant that its own holder gives for another.
+    /// Adds all grants, except the one that the request upgrades.
     fn sight_grants(&self, given: Option<Token>, ahead: &mut Vec<Sighting>) {
         for grant in &self.record.grants {
             let first = grant.block.first;
@@ -69,7 +69,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Sees the nearest who wait before this place.
+    /// Adds the nearest waiters ahead of this position.
     fn sight_waiters(&self, place: usize, ahead: &mut Vec<Sighting>) {
         for waiter in &self.record.queue[place.saturating_sub(NEAREST)..place] {
             ahead.push(self.sight(waiter.holder, Entry::Waiter(waiter.request), waiter.request));

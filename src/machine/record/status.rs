@@ -1,9 +1,9 @@
-//! Looking at a key without changing anything.
+//! Reads the state of a key without changing anything.
 
 use super::{Outcome, sorted::SortedMap, transition::Transition};
 
 impl Transition<'_> {
-    /// What stands in the record, without what the dead left there.
+    /// The entries of the record, without those of ended sessions.
     pub(super) fn status(&self) -> Outcome {
         let mut seen = self.record.clone();
         seen.grants.retain(|grant| !self.sessions.has_ended(grant.holder));

@@ -1,4 +1,4 @@
-//! One operation at work on one record: what each action means.
+//! How one operation changes one record: what each action means.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ pub(super) struct Transition<'a> {
     pub(super) record: &'a mut Record,
     pub(super) sessions: &'a mut Sessions,
     pub(super) key: &'a Key,
-    /// Who asks.
+    /// The session that sent the operation.
     pub(super) holder: SessionId,
     now: StoreNow,
     asked: Option<RequestId>,
@@ -56,7 +56,7 @@ impl<'a> Transition<'a> {
             Action::Look => self.look(),
             Action::Inspect => return self.status().into(),
             Action::Fence { token, request, upgrade } => return self.fence(*token, *request, *upgrade).into(),
-            // Several keys are one operation of several transitions.
+            // An operation for several keys runs a transition for each key instead.
             Action::AcquireAll(_) => return Outcome::BusyAll(Vec::new()).into(),
         };
         self.promote();
@@ -66,8 +66,7 @@ impl<'a> Transition<'a> {
         Answer { outcome, promoted: self.promoted, robbed: self.robbed }
     }
 
-    /// Why a request is not even looked at: an acquisition never brings a session into being, and an attempt that comes
-    /// late belongs to nobody.
+    /// Why a request is refused at once: its session has ended, or the attempt is too late.
     // Protocol: docs/protocol.md#s11.
     fn comes_too_late(&self, ask: &Acquire) -> Option<Outcome> {
         match self.sessions.own(self.holder) {
@@ -77,7 +76,7 @@ impl<'a> Transition<'a> {
         }
     }
 
-    /// Asked first, this enqueues; asked again, it adopts the grant.
+    /// The first attempt enqueues the request; a later one returns its grant.
     // Protocol: docs/protocol.md#s2, #s5, #s8, #i3.
     fn acquire(&mut self, ask: &Acquire) -> Outcome {
         if let Some(refusal) = self.comes_too_late(ask) {
@@ -88,7 +87,7 @@ impl<'a> Transition<'a> {
             return self.adopt(grant);
         }
         if self.sessions.was_robbed_of(self.holder, self.key, ask.request) {
-            // One request gets one grant, although nobody heard of it.
+            // One request gets only one grant, even if that was stolen before the context learned of it.
             return Outcome::NotCurrent { last_token: self.record.last_token, stolen: true };
         }
         let has_place = match self.own_place(ask) {
@@ -97,7 +96,7 @@ impl<'a> Transition<'a> {
                 self.move_place(at, ask);
                 true
             }
-            // A place under an older request was abandoned.
+            // An entry of an older request was abandoned.
             Some(at) => {
                 self.record.queue.remove(at);
                 self.changed();
@@ -105,7 +104,7 @@ impl<'a> Transition<'a> {
             }
             None => false,
         };
-        // What ran out makes way for those who queue, before anybody is refused because of it. A thief robs it instead.
+        // Expired grants make way for waiters before they cause a refusal. A theft takes them itself.
         if ask.way != Way::Steal {
             self.promote();
         }
@@ -131,7 +130,7 @@ impl<'a> Transition<'a> {
         }
     }
 
-    /// Why a request that has no grant gets no place either.
+    /// Why a request without a grant gets no queue entry either.
     // Protocol: docs/protocol.md#i9.
     fn refusal(&self, ask: &Acquire, has_place: bool) -> Option<Outcome> {
         if TokenBlock::after(self.record.last_token, self.now.wall).is_none() {
@@ -160,7 +159,7 @@ impl<'a> Transition<'a> {
         Outcome::Waiting { last_token: self.record.last_token, position, ahead: self.ahead_of(ask) }
     }
 
-    /// Sees whether a request could be granted at once, and who stands in its way; and who else was granted.
+    /// Finds out which entries keep a request from being granted at once, if any do; and which waiters were granted the lease on the way.
     pub(super) fn survey(mut self, ask: &Acquire) -> Result<(Option<Vec<Sighting>>, Vec<Promotion>), Outcome> {
         if let Some(refusal) = self.comes_too_late(ask) {
             return Err(refusal);
@@ -177,7 +176,8 @@ impl<'a> Transition<'a> {
         Outcome::Granted(Granted { block, previous, contended: false })
     }
 
-    /// The grant goes over to this session and request. A shared one is not resumed as exclusive. The session that it was detached to ends.
+    /// Moves the grant to this session and request, and ends the session to which it was detached. A shared grant is not resumed as
+    /// exclusive.
     // Protocol: docs/protocol.md#s15.
     fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
         let is_left = |grant: &Grant| {
@@ -201,7 +201,7 @@ impl<'a> Transition<'a> {
         Outcome::Current { contended: false, refill }
     }
 
-    /// Reserves more tokens for a grant; the first one stays its identity.
+    /// Reserves more tokens for a grant. The first token stays the grant's identity.
     // Protocol: docs/protocol.md#q.
     fn refill(&mut self, at: usize) -> Option<TokenBlock> {
         let more = TokenBlock::refill_after(self.record.last_token, self.now.wall)?;
@@ -224,13 +224,13 @@ impl<'a> Transition<'a> {
         Outcome::Downgraded
     }
 
-    /// The grant gets a session of its own, which nobody beats.
+    /// Moves the grant to a separate session, which nobody renews.
     // Protocol: docs/protocol.md#s15.
     fn detach(&mut self, token: Token, request: RequestId, to: SessionId, lease_ms: u64) -> Outcome {
         if self.grant_of(to, token).is_some() {
             return Outcome::Detached;
         }
-        // The token stays when a lease is resumed; the request does not.
+        // When a lease is resumed, its token stays and its request changes.
         let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
         let instance = self.sessions.own(self.holder).map_or_else(Default::default, |row| row.instance.clone());
         let (heard_at, deadline) = (self.now.wall, self.now.deadline(lease_ms));
@@ -244,9 +244,9 @@ impl<'a> Transition<'a> {
     // Protocol: docs/protocol.md#e, #i9.
     fn release(&mut self, token: Token, request: RequestId) -> Outcome {
         self.remove_place(request);
-        // By the request, too: the token of a lease that was taken over since stays, and it is not given back by this.
+        // The request must match, too: if the lease was resumed since, its token is the same, but this must not release it.
         let held = self.own_grant_of(request, token);
-        // The request may have been granted anew since: it is withdrawn with every release.
+        // The request may have been granted again since, so every release also withdraws it.
         self.remove_grant_of(request);
         if held.is_some() { Outcome::Released } else { self.not_current(token) }
     }
@@ -258,12 +258,12 @@ impl<'a> Transition<'a> {
         Outcome::Withdrawn
     }
 
-    /// Compares the beat in the very transaction that deletes the row.
+    /// Compares the beat in the same transaction that deletes the row.
     // Protocol: docs/protocol.md#s3.
     fn end(&mut self, target: SessionId, beat: u64) -> Outcome {
         let stands_still = match self.sessions.get(target) {
             Some(row) => row.beat == beat,
-            // Of one whose row was not read, nobody knows.
+            // A session whose row was not read may be alive: then this is false.
             None => self.sessions.has_ended(target),
         };
         if !stands_still {
@@ -288,7 +288,7 @@ impl<'a> Transition<'a> {
     }
 }
 
-/// What the actions are made of.
+/// The steps of the actions.
 impl Transition<'_> {
     fn changed(&mut self) {
         self.record.changed();
@@ -304,7 +304,7 @@ impl Transition<'_> {
         }
     }
 
-    /// What the dead hold does not count. What they wait for is dropped when it comes to the front.
+    /// Drops the grants of ended sessions. Their queue entries are dropped when they come to the front.
     fn drop_ended(&mut self) {
         let before = self.record.grants.len();
         let (sessions, holder, now) = (&mut *self.sessions, self.holder, self.now);
@@ -314,7 +314,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Drops the dead that stand right before a place in the queue. Where the place is then.
+    /// Drops the entries of ended sessions right ahead of a position in the queue, and returns the new position.
     // Protocol: docs/protocol.md#s14.
     pub(super) fn sweep_before(&mut self, place: usize) -> usize {
         let (mut at, mut seen, mut place) = (place, 0, place);
@@ -331,7 +331,7 @@ impl Transition<'_> {
         place
     }
 
-    /// Removes all grants; their holders are to be told, and the loss stands in their sessions.
+    /// Removes all grants, and notes the loss in the holders' sessions. The answer names the holders.
     // Protocol: docs/protocol.md#s8, #f.
     fn rob(&mut self) {
         for grant in &core::mem::take(&mut self.record.grants) {
@@ -342,13 +342,13 @@ impl Transition<'_> {
         }
     }
 
-    /// Why nobody may rob the holders: one of them would never learn of it.
+    /// Why the lease must not be stolen: one of the holders would never learn of it.
     // Protocol: docs/protocol.md#s8.
     fn unreadable_holder(&self) -> Option<Unreadable> {
         self.record.grants.iter().find_map(|grant| self.sessions.unreadable(grant.holder))
     }
 
-    /// Grants to whoever is first in line, as long as that fits. At rest the head of the queue is never grantable.
+    /// Grants the lease to the head of the queue for as long as its mode fits. Afterwards the head cannot be granted.
     // Protocol: docs/protocol.md#s14.
     pub(super) fn promote(&mut self) {
         while let Some(head) = self.record.queue.first() {
@@ -380,14 +380,14 @@ impl Transition<'_> {
             self.record.last_exclusive = block.last;
         }
         let grant = waiter.into_grant(block, previous);
-        // Whoever asks is told in the answer.
+        // The sender learns of its own grant from the answer.
         if self.asked != Some(grant.request) || grant.holder != self.holder {
             self.promoted.push(Promotion::of(self.key, &grant));
         }
         self.record.grants.push(grant);
     }
 
-    /// Whether somebody could hold the key in this mode beside those who do. Who upgrades gives the old grant for it.
+    /// Whether a session could hold the key in this mode beside the present holders. An upgrade replaces the session's old grant.
     pub(super) fn fits(&self, holder: SessionId, mode: Mode, upgrades: Option<Token>) -> bool {
         let given = |grant: &Grant| grant.holder == holder && Some(grant.block.first) == upgrades;
         self.record.grants.iter().all(|grant| given(grant) || mode.fits(grant.mode))
@@ -405,7 +405,7 @@ impl Transition<'_> {
             None => self.place_for(ask),
         };
         if steals {
-            // A thief finds the key free, and goes before everybody who queues, wherever it queued itself.
+            // The theft has freed the key, so the thief goes ahead of everybody in the queue, wherever it queued itself.
             self.record.queue.insert(0, waiter);
         } else {
             self.put_in_queue(waiter);
@@ -420,7 +420,7 @@ impl Transition<'_> {
         self.record.queue.partition_point(|queued| queued.rank() <= rank)
     }
 
-    /// The place that a request would get now.
+    /// The queue entry that a request would get now.
     fn place_for(&self, ask: &Acquire) -> Waiter {
         Waiter {
             holder: self.holder,
@@ -435,7 +435,7 @@ impl Transition<'_> {
         }
     }
 
-    /// A place whose priority is another now goes elsewhere in the queue.
+    /// Moves a queue entry whose priority has changed.
     fn move_place(&mut self, at: usize, ask: &Acquire) {
         if self.record.queue[at].priority != ask.priority {
             let mut place = self.record.queue.remove(at);
@@ -465,7 +465,7 @@ impl Transition<'_> {
         self.record.grants.iter().position(|grant| (grant.holder, grant.request) == (self.holder, request))
     }
 
-    /// The grant with this token, if it is that of this very request.
+    /// The grant with this token, if it belongs to this request.
     fn own_grant_of(&self, request: RequestId, token: Token) -> Option<usize> {
         self.own_grant(request).filter(|&at| self.record.grants[at].block.first == token)
     }
@@ -474,7 +474,7 @@ impl Transition<'_> {
         self.record.grants.iter().position(|grant| (grant.holder, grant.block.first) == (holder, token))
     }
 
-    /// The place that a request has already: its own, or the one that all plain requests of a mode share.
+    /// The queue entry that a request already has: its own, or the one that all plain requests of a mode share.
     // Protocol: docs/protocol.md#a.
     fn own_place(&self, ask: &Acquire) -> Option<usize> {
         let is_common = !ask.alone && ask.upgrades().is_none();
@@ -489,7 +489,7 @@ impl Transition<'_> {
     }
 }
 
-/// Whether a session has ended, or is over by a clock that everybody shares: then it ends here. Whoever asks is alive.
+/// Whether a session has ended. If it has expired by a trusted clock, this ends it. The sender itself counts as alive.
 fn has_ended(sessions: &mut Sessions, session: SessionId, asker: SessionId, now: StoreNow) -> bool {
     if session != asker && sessions.is_over(session, now) {
         sessions.end(session);

@@ -3,7 +3,7 @@
 use alloc::{borrow::ToOwned, string::String};
 use core::str::Chars;
 
-/// Nothing that we write nests deeper.
+/// Nothing that this library writes nests deeper.
 const DEPTH_LIMIT: usize = 32;
 
 /// Cuts one JSON text into raw pieces.

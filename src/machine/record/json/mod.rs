@@ -1,6 +1,6 @@
 //! Just enough JSON for records and messages, without losing what a newer version wrote.
 //!
-//! The reader cuts an object into raw values. Fields that nobody asked for are written back as they stood.
+//! The reader cuts an object into raw values. Fields that this version does not know are written back unchanged.
 
 mod cutter;
 mod reader;
@@ -11,7 +11,7 @@ use alloc::{string::String, vec::Vec};
 pub(super) use reader::Fields;
 pub(super) use writer::Object;
 
-/// The fields that this version does not know, as they stood: raw names and raw values.
+/// The fields that this version does not know: their raw names and raw values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Extra(Vec<(String, String)>);
 

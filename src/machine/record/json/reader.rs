@@ -7,7 +7,7 @@ use super::{
     cutter::{Cutter, unquote},
 };
 
-/// The fields of one object, to be taken one by one. A field that is missing or malformed reads as zero or as empty, and is noted in
+/// The fields of one object, which are taken one by one. A field that is missing or malformed reads as zero or as empty, and is noted in
 /// `is_sound`. Fields may be taken in any order. If they are taken in the order in which they were written, each byte is read once.
 pub(in super::super) struct Fields<'a> {
     /// Stands at the next field, until the object is over.
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Nothing more can be read.
+    /// Stops reading, because the text is malformed.
     fn fail(&mut self) -> bool {
         self.is_over = true;
         self.is_sound = false;

@@ -102,7 +102,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule e",
         "a release leaves the place",
         Store("apply_tests::e_"),
-        &[edit(TRANSITION, "self.remove_place(request);\n        // By the request, too", "// By the request, too")],
+        &[edit(
+            TRANSITION,
+            "self.remove_place(request);\n        // The request must match, too",
+            "// The request must match, too",
+        )],
     ),
     Mutant::new(
         "rule f",
