@@ -1,4 +1,4 @@
-//! Getting a lease: ask, queue, keep the place, give up.
+//! Acquiring a lease: ask, queue, keep the place, give up.
 
 use alloc::{string::String, vec::Vec};
 
@@ -39,12 +39,12 @@ impl Machine {
             (Stage::Seeking(_), _) => self.join(&slot, now),
             (Stage::Held(_), true) => self.lose(&slot, LostReason::Stolen, now),
             (Stage::Held(held), false) if renames && held.lingers() => {
-                // The store would go on showing another `info`. The release and the request are one transaction.
+                // Otherwise the store would still show another `info`. The release and the request go in one transaction.
                 self.end_linger(&slot, None, now);
                 self.seek(&slot, now);
             }
             (Stage::Held(held), false) => {
-                // It may have to wait for tokens, or for a doubt to go: longer than the linger.
+                // The turn may have to wait for tokens, or for the end of a doubt, for longer than the linger.
                 held.lingers_until = None;
                 self.ask_who_queues(&slot, now);
                 self.hand_out(&slot, now);
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Whoever waits for this context's own guards is told so: they may be waiting for this request in turn.
+    /// Reports that a request waits for guards of its own context, which may in turn be waiting for this request.
     fn tell_own_wait(&mut self, turn: TurnId, slot: &Slot) {
         let users = self.cohorts.held(slot).map_or(&[][..], |held| &held.users);
         if !users.is_empty() && users.iter().all(|user| user.turn != turn) {
@@ -63,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// Starts a fresh request for the turns that queue here, if any.
+    /// Starts a new request for the turns that queue here, if there are any.
     pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         cohort.stage = Stage::Idle;
@@ -82,7 +82,7 @@ impl Machine {
         self.end_linger_at(&slot.key, now);
     }
 
-    /// A turn joined a request under way: it may want to wait, to go first, or to rob.
+    /// A turn joined a request under way, and may want to wait, to go first, or to steal.
     fn join(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let Some(first) = cohort.turns.first() else {
@@ -104,7 +104,7 @@ impl Machine {
         }
     }
 
-    /// All keys at once, in one operation, or none.
+    /// Acquires all keys in one operation, or none.
     pub(super) fn acquire_all(&mut self, turns: Vec<Turn>, now: Monotonic) {
         if let Some(refusal) = self.life.refusal() {
             return turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
@@ -121,9 +121,9 @@ impl Machine {
         self.ask_for_all(slots, second_look, now);
     }
 
-    /// One operation for all of them, with fresh requests.
+    /// Sends one operation for all of them, with new requests.
     pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, second_look: SecondLook, now: Monotonic) {
-        // They are given up one by one: another thread may bring an answer in between.
+        // They are given up one by one, so an answer may arrive when some are already gone.
         if slots.iter().any(|slot| self.cohorts.get(slot).is_none()) {
             return;
         }
@@ -140,7 +140,7 @@ impl Machine {
         (operation.all, operation.second_look) = (slots, second_look);
     }
 
-    /// Takes over a lease that another guard left in the record.
+    /// Takes over a lease that was taken out of another guard.
     pub(super) fn resume(&mut self, turn: Turn, parcel: &Parcel, now: Monotonic) {
         if let Some(refusal) = self.life.refusal() {
             return self.refuse(turn.id, refusal);
@@ -167,7 +167,7 @@ impl Machine {
         if takes_place {
             cohort.info.clone_from(&acquire.info);
         }
-        // Whoever asks first has nothing to take back: to look for it would cost more, the more waits here.
+        // The first time there is nothing to take back, and a search would take longer the more is waiting here.
         if asked_before {
             self.store_queue.recall(slot, is_ask_for(acquire.request));
         }
@@ -192,7 +192,7 @@ impl Machine {
     }
 
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        // What no longer waits was granted; its lease may be lost since.
+        // A turn that no longer waits was granted. Its lease may have been lost since.
         if !self.cohorts.change(slot).is_some_and(|cohort| cohort.turns.remove(turn)) {
             return self.release(turn, slot, now);
         }
@@ -200,7 +200,7 @@ impl Machine {
         self.want_less(slot, now);
     }
 
-    /// Who wanted to rob, or to go first, has gone.
+    /// A turn that wanted to steal, or to go first, has gone.
     pub(super) fn want_less(&mut self, slot: &Slot, now: Monotonic) {
         let robs_no_more = self.rob_no_more(slot);
         let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else { return };
@@ -210,7 +210,7 @@ impl Machine {
         }
     }
 
-    /// If no thief is left, those who are rob nobody. Whether that changes anything.
+    /// If no thief is left, the request steals no more. Returns whether that changes anything.
     pub(super) fn rob_no_more(&mut self, slot: &Slot) -> bool {
         let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else {
             return false;
@@ -237,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// Nobody here wants the lease any more: the place, or the grant that nobody uses, is given up.
+    /// If nobody here wants the lease any more, gives up the place, or the unused grant.
     pub(super) fn stop_if_unwanted(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let used = cohort.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
@@ -262,8 +262,8 @@ impl Machine {
         }
     }
 
-    /// With the session went all its requests. What is asked for by the very transaction that opens it is withdrawn once
-    /// that is answered.
+    /// A session that has ended took all its requests with it. A request in the same transaction that opens its session is withdrawn once
+    /// that transaction is answered.
     // Protocol: docs/protocol.md#s11.
     pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
         if !self.session.is_open() && !self.store_queue.opens() {
@@ -280,7 +280,7 @@ impl Machine {
         turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
     }
 
-    /// The key is taken: who did not want to wait is told, and goes, unless it is too early to say so.
+    /// The key is taken. This refuses the turns that do not wait, unless it is too early to say so.
     pub(super) fn refuse_tries(&mut self, slot: &Slot) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         if cohort.seeking().is_some_and(Seeking::is_looking) {
@@ -290,7 +290,7 @@ impl Machine {
         tries.iter().for_each(|turn| self.emit(Event::Busy { turn: turn.id }));
     }
 
-    /// What this context keeps at a key without using it does not stand in its own way.
+    /// Releases what this context keeps at a key without using it, so that it does not block itself.
     pub(super) fn end_linger_at(&mut self, key: &Key, now: Monotonic) {
         if !self.cohorts.any_lingers() {
             return;
@@ -301,7 +301,7 @@ impl Machine {
         }
     }
 
-    /// How long whoever gives something back waits for the store, in ms: after that nobody believes in it any more.
+    /// How long a release waits for the store, in ms. After that, nobody considers the lease valid any more.
     pub(super) fn operation_limit_ms(&self) -> u64 {
         silence_ms(self.config.lease_ms)
     }

@@ -1,4 +1,4 @@
-//! Requests that find a key taken and may be wrong: its holder may not use it, or be a dead twin of this context.
+//! Requests that find a key taken, although its holder may not use it, or may be a dead context of the same instance.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -17,13 +17,13 @@ use super::{
     time::Monotonic,
 };
 
-/// A holder that keeps a key without using it gives it back by then, if it can hear.
+/// By then, a reachable holder that does not use a key has released it.
 pub(super) const LOOK_MS: u64 = 30;
-/// A beacon that still stands by then is that of a living context: time enough for a page that was closed or reloaded to go.
+/// If a beacon still stands after this time, its context lives. This is long enough for a closed or reloaded page to go.
 pub(super) const GONE_MS: u64 = 250;
 
 impl Machine {
-    /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
+    /// The key is taken. A try asks the holder whether it uses the key, and looks again once.
     // Protocol: docs/protocol.md#s9.
     pub(super) fn busy(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
         self.observe(slot, ahead, now);
@@ -37,10 +37,10 @@ impl Machine {
         let is_first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
         let may_be_dead = self.presence.beacon_stands() && ahead.iter().any(|seen| seen.beacon);
-        // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
-        // the lease of a dead context.
+        // If several holders do not use the key, each releases it separately. A request that is alone in its slot gets the present answer,
+        // unless a holder may be dead.
         let may_ask = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
-        // A waiter ahead may be dead, too. This context itself is alive.
+        // A waiter ahead may be dead, too, but not this context itself.
         let all_may_be_dead = may_be_dead && ahead.iter().all(|seen| seen.holder != me);
         let may_change = may_ask && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
         if !may_change {
@@ -59,8 +59,8 @@ impl Machine {
         }
     }
 
-    /// A holder that did not say that it uses the key may be dead, and its beacon would show it. A place in the queue comes with a watch of
-    /// that beacon, so a request that only tries takes one for a moment, but only once. Returns whether it does.
+    /// A holder that did not say that it uses the key may be dead, which its beacon would show. Only a request in the queue watches that
+    /// beacon. So a try enters the queue for a moment, but only once. Returns whether it does.
     fn probe(&mut self, slot: &Slot, now: Monotonic) -> bool {
         let Some(seeking) = self.cohorts.change_seeking(slot) else {
             debug_assert!(false, "`busy` has found the request");
@@ -93,8 +93,8 @@ impl Machine {
         }
     }
 
-    /// Whether a beacon that stood when it was read says nothing yet: it is gone, and the store will say so in a moment, or its watch has
-    /// not begun, because the store has not given the request its place.
+    /// Whether it is too early to conclude from a beacon that its context lives: the beacon may be gone, and the store is about to say so;
+    /// or its watch has not begun, because the request has no place in the queue yet.
     // Protocol: docs/protocol.md#s9.
     fn is_too_early_to_judge(&self, slot: &Slot) -> bool {
         let places = |seeking: &Seeking| {
@@ -110,7 +110,7 @@ impl Machine {
         self.end_tries(slot, now);
     }
 
-    /// Tells those who hold a key that somebody wants it.
+    /// Tells the holders of a key that another context wants it.
     pub(super) fn tell_wanted(&mut self, key: &Key, ahead: &[Sighting], tries: bool) {
         let by = self.session.id();
         for seen in ahead.iter().filter(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != by) {
@@ -118,8 +118,8 @@ impl Machine {
         }
     }
 
-    /// Asks those who keep a try from its lease whether they use the key. The holders may share it, as the try wants to: then only those
-    /// who wait are in its way, and the nearest of them is asked.
+    /// Asks those that block a try whether they use the key. If the try and the holders share, only waiters block it, and the nearest of
+    /// them is asked.
     // Protocol: docs/protocol.md#s9.
     fn ask_those_ahead(&mut self, slot: &Slot, ahead: &[Sighting]) {
         match ahead.last() {
@@ -140,15 +140,15 @@ impl Machine {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
         let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return self.want_less(slot, now) };
-        // Requests that only try have no place in the record, unless an attempt that was given up is applied late, or another request for
-        // this slot wanted to wait.
+        // A try has no place in the queue, unless an attempt that was given up is applied late, or another request for this slot wanted to
+        // wait.
         let Some(seeking) = cohort.take_seeking() else { return };
         if seeking.retried || seeking.wait {
             self.withdraw(slot, &seeking, now);
         }
     }
 
-    /// Who only tried is told that the key is taken. Those who are left may want less, or nobody is.
+    /// Tells the tries that the key is taken. Those that are left may want less, or none may be left.
     // Protocol: docs/protocol.md#p4.
     pub(super) fn end_tries(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
@@ -182,7 +182,7 @@ impl Machine {
         }
     }
 
-    /// Somebody gave the key back because it was wanted.
+    /// A holder released the key because another context wanted it.
     pub(super) fn look_again_at(&mut self, key: &Key, now: Monotonic) {
         for slot in self.looking_at(key) {
             self.ask(&slot, now);
@@ -190,7 +190,7 @@ impl Machine {
         self.store_queue.retry_now(key);
     }
 
-    /// Somebody uses the key. The answer to a look that is under way says whether it is still taken.
+    /// A holder uses the key. If a look is under way, its answer says whether the key is still taken.
     pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
         let asks = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.look_until.is_some());
         for slot in self.cohorts.pick(Some(key), &|_, cohort| asks(cohort)) {
@@ -223,10 +223,10 @@ impl Machine {
         }
     }
 
-    /// Checks whether another incarnation of this instance is in the way, and refuses the request if that one is alive. Returns whether the
-    /// request must be sent again for a place in the queue, because only with a place can it watch the twin's beacon.
+    /// Checks whether another context of this instance, its twin, is in the way, and refuses the request if the twin is alive. Returns
+    /// whether the request must be sent again for a place in the queue, because only with a place can it watch the twin's beacon.
     pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
-        // Who upgrades holds the key together with its twin.
+        // A request that upgrades holds the key together with its twin.
         let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_none());
         let Some(seeking) = cohort.and_then(Cohort::seeking_mut) else { return false };
         let Some(seen) = ahead.iter().find(|seen| seen.twin) else {
@@ -253,8 +253,8 @@ impl Machine {
         false
     }
 
-    /// A twin whose beacon still stands is alive; it may have given the key back since it was seen, so the store is asked once more. Without
-    /// a beacon nobody knows yet: it is a holder like any other.
+    /// A twin whose beacon still stands is alive. It may have released the key since, so this asks the store once more. Without a beacon it
+    /// is not known yet, so the twin counts as a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(Twin { seen, life: TwinLife::Watched { until } }) = self.cohorts.change_twin(slot) else { return };
         if *until > now {
@@ -266,7 +266,7 @@ impl Machine {
         } else if may_stand && !self.store_queue.is_ending(slot, u32::MAX) {
             TwinLife::Alive
         } else {
-            // If its beacon is gone, and only the store cannot say so, it is a holder like any other.
+            // If its beacon is gone, but the store cannot confirm that, it counts as a holder like any other.
             TwinLife::Unknown
         };
         if let Some(twin) = self.cohorts.change_twin(slot) {
@@ -279,7 +279,7 @@ impl Machine {
         }
     }
 
-    /// The beacon of a twin that was found alive is gone now: the store will say so in a moment.
+    /// The beacon of a twin that was found alive is gone now. The store will confirm it in a moment.
     pub(super) fn twin_died(&mut self, slot: &Slot, session: SessionId, now: Monotonic) {
         if let Some(twin) = self.cohorts.change_twin(slot)
             && twin.life == TwinLife::Alive
@@ -299,7 +299,7 @@ impl Machine {
 }
 
 impl Seeking {
-    /// With its place begins the watch of the beacon right before it.
+    /// The request has its place now, so the watch of the beacon right ahead of it begins.
     pub(super) fn begin_watch(&mut self, now: Monotonic) {
         let until = now.plus(GONE_MS);
         self.probes_until = self.probes_until.map(|_| until);
@@ -309,7 +309,7 @@ impl Seeking {
     }
 }
 
-/// Whether nobody but holders is in the way, and not this context itself.
+/// Whether only holders are in the way, and none of them is this context.
 fn may_be_unused(ahead: &[Sighting], me: SessionId) -> bool {
     ahead.iter().all(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != me)
 }

@@ -1,4 +1,4 @@
-//! Watching the clocks, since both can lie: one stops in sleep, the other jumps.
+//! Watches both clocks, since each can be wrong: one may stop while the machine sleeps, the other may jump.
 
 use super::{
     config::{Config, margin_ms},
@@ -6,7 +6,7 @@ use super::{
     time::{Monotonic, Now},
 };
 
-/// What the clocks said last.
+/// The latest reading of the clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Clocks {
     wall_offset: Option<i64>,
@@ -14,7 +14,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Notes when the machine wants to be woken at the latest.
+    /// Notes the latest time at which the machine must be woken.
     pub(super) fn announce(&mut self, wake: Option<Monotonic>) {
         self.announced = wake;
     }
@@ -30,7 +30,7 @@ impl Clocks {
         jumped
     }
 
-    /// Whether a reading shows that time passed otherwise than it should.
+    /// Whether a reading shows that the clocks disagree, or that the context woke too late.
     pub(super) fn in_doubt(&self, now: Now, config: &Config) -> bool {
         let late_ms = self.announced.map_or(0, |wake| now.monotonic.since(wake));
         let drift_ms = self.wall_offset.map_or(0, |offset| offset.abs_diff(now.wall_offset()));

@@ -1,4 +1,4 @@
-//! A cohort: the requests of one context for one key and mode, and what stands in the record for all of them.
+//! A cohort: the requests of one context for one key and mode, and the entry in the record that they share.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -23,14 +23,14 @@ pub(super) struct Cohort {
     pub(super) plan: Plan,
     /// The sessions that were ahead of the request under way when it was last answered, or that kept the next turn from sharing the lease.
     pub(super) ahead: Ahead,
-    /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
+    /// The `info` that was sent with the request. The store shows it for as long as the lease is held.
     pub(super) info: String,
     /// If another context said that it waits: the last transaction that had been sent by then. The answer to it or to an earlier one may
     /// leave that waiter out.
     pub(super) wanted: Option<u64>,
 }
 
-/// What stands in the record, as far as this context knows.
+/// The entry in the record, as far as this context knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     #[default]
@@ -45,7 +45,7 @@ pub(super) struct Seeking {
     pub(super) request: RequestId,
     pub(super) way: Way,
     pub(super) wait: bool,
-    /// As it was asked last.
+    /// The priority that was sent last.
     pub(super) priority: i32,
     /// Whether it was put into the store queue by itself, not only together with other keys.
     pub(super) asked: bool,
@@ -57,7 +57,7 @@ pub(super) struct Seeking {
     pub(super) queued: bool,
     /// The token in the latest answer "waiting": a signalled grant must have a larger one.
     pub(super) last_token: Token,
-    /// An earlier attempt gave no answer.
+    /// Whether an earlier attempt got no answer.
     pub(super) retried: bool,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,
@@ -67,11 +67,11 @@ pub(super) struct Seeking {
     pub(super) look_until: Option<Monotonic>,
     /// Until when a try, or an upgrade whose rival may be dead, watches a beacon.
     pub(super) probes_until: Option<Monotonic>,
-    /// A holder said that it uses the key.
+    /// Whether a holder said that it uses the key.
     pub(super) is_in_use: bool,
-    /// Another incarnation of this context's instance stands ahead.
+    /// Another context of this instance that is ahead.
     pub(super) twin: Option<Box<Twin>>,
-    /// Of a lease that is taken over: the token of the next guard.
+    /// For a lease that is being taken over: the token of the next guard.
     pub(super) cursor: Option<Token>,
 }
 
@@ -93,34 +93,34 @@ pub(super) enum TwinLife {
     Unknown,
 }
 
-/// A lease that this context believes it holds, or held until lately.
+/// A lease that this context considers held, or did until recently.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) request: RequestId,
-    /// As the record has it: a shared lease may have been upgraded, an exclusive one downgraded.
+    /// The mode in the record. It differs from the slot's after an upgrade or a downgrade.
     pub(super) mode: Mode,
     /// The grant's identity.
     pub(super) grant: Token,
-    /// The shared grant that it grew out of, and by which request that was granted.
+    /// The shared grant that was upgraded to this one, and the request of that grant.
     pub(super) formerly: Option<(Token, RequestId)>,
-    /// The token of the next guard. It only moves forward, whatever is answered twice.
+    /// The token of the next guard. It only grows, even if an answer arrives twice.
     pub(super) next_token: Token,
     /// The last token that is reserved.
     pub(super) last_token: Token,
     pub(super) refilling: bool,
-    /// The context may still have to ask the store whether the grant is current.
+    /// Whether a query to the store about this grant may still have to be sent.
     pub(super) is_asked_about: bool,
-    /// Who uses the lease now.
+    /// The guards that use the lease now.
     pub(super) users: Vec<User>,
-    /// One of them wants to be the only one.
+    /// The upgrade, if one of the guards wants one.
     pub(super) upgrade: Option<Box<Upgrade>>,
     /// Whether another context waits.
     pub(super) contended: bool,
-    /// It came out of a queue: others are about, and it is given back at once when it is not used.
+    /// Whether it was granted from a queue. Then others are likely to wait, and it is released as soon as it is unused.
     pub(super) queued_for: bool,
     pub(super) tenure_since: Monotonic,
     pub(super) handoffs: u32,
-    /// It went from one user to another since the store was last asked whether others wait.
+    /// Whether it passed from one user to another since the store was last asked whether others wait.
     pub(super) passed_on: bool,
     /// Until when it is kept although nobody uses it.
     pub(super) lingers_until: Option<Monotonic>,
@@ -131,24 +131,24 @@ pub(super) struct Held {
 pub(super) struct User {
     pub(super) turn: TurnId,
     pub(super) token: Token,
-    /// How it holds: some of those who hold exclusively together may have been downgraded.
+    /// The guard's own mode. Of several guards of an exclusive lease, some may have been downgraded.
     pub(super) mode: Mode,
     pub(super) share: bool,
     pub(super) ends_at: Option<Monotonic>,
-    /// Of one that renews by itself: when it runs out unless it does.
+    /// For a guard without automatic renewal: when it expires unless its user renews it.
     pub(super) expires_at: Option<Monotonic>,
 }
 
-/// A guard that shares and wants to hold exclusively.
+/// The upgrade of a guard that shares the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Upgrade {
     pub(super) query: TurnId,
     pub(super) turn: TurnId,
-    /// `None` as long as others here share.
+    /// `None` while other guards of this context share the lease.
     pub(super) seeking: Option<Seeking>,
-    /// Nobody wants it any more; whether it was granted is not known yet.
+    /// Whether the upgrade was given up. It is not known yet whether it was granted.
     pub(super) cancelled: bool,
-    /// The guard asks once more meanwhile, by this query.
+    /// The query by which the guard has meanwhile asked again.
     pub(super) again: Option<TurnId>,
 }
 
@@ -175,7 +175,7 @@ impl Seeking {
         }
     }
 
-    /// Whether it takes over this grant.
+    /// Whether the request takes over this grant.
     pub(super) fn resumes(&self, grant: Token) -> bool {
         matches!(self.way, Way::Resume { token, .. } if token == grant)
     }
@@ -223,7 +223,7 @@ impl Cohort {
         }
     }
 
-    /// Takes out the lease, if one is held. After that the cohort is idle.
+    /// Takes the lease out of the cohort, which is idle after that. `None` if none is held.
     pub(super) fn take_held(&mut self) -> Option<Held> {
         match core::mem::take(&mut self.stage) {
             Stage::Held(held) => Some(held),
@@ -234,7 +234,7 @@ impl Cohort {
         }
     }
 
-    /// Takes out the request for a lease, if one is under way. After that the cohort is idle.
+    /// Takes the request for a lease out of the cohort, which is idle after that. `None` if none is under way.
     pub(super) fn take_seeking(&mut self) -> Option<Seeking> {
         match core::mem::take(&mut self.stage) {
             Stage::Seeking(seeking) => Some(seeking),
@@ -245,7 +245,7 @@ impl Cohort {
         }
     }
 
-    /// The request under way: for a lease, or for holding a shared one exclusively.
+    /// The request under way: for a lease, or for an upgrade.
     pub(super) fn seeking(&self) -> Option<&Seeking> {
         match &self.stage {
             Stage::Seeking(seeking) => Some(seeking),
@@ -283,7 +283,7 @@ impl Cohort {
         shares && held.contended && self.turns.first().is_some_and(|turn| held.admits(turn))
     }
 
-    /// When something is to be done for the turns, the users, or the lease that nobody uses.
+    /// When something is next to be done for the turns, the users, or an unused lease.
     pub(super) fn next_event(&self) -> Option<Monotonic> {
         let seeking = self.seeking();
         let looks = seeking.and_then(|seeking| earliest(&[seeking.look_at, seeking.probes_until]));
@@ -316,7 +316,7 @@ impl Held {
         }
     }
 
-    /// A shared lease became an exclusive one, with tokens of its own.
+    /// The shared lease became an exclusive one, with tokens of its own.
     pub(super) fn upgraded(&mut self, request: RequestId, granted: &Granted) {
         self.mode = Mode::Exclusive;
         self.formerly = Some((self.grant, self.request));
@@ -332,7 +332,7 @@ impl Held {
         self.users.iter().any(|user| user.turn == turn)
     }
 
-    /// Whether this turn may use the lease beside those who do.
+    /// Whether this turn may use the lease together with its present users.
     pub(super) fn admits(&self, turn: &Turn) -> bool {
         match (self.users.is_empty(), turn.mode, self.mode) {
             (_, Mode::Exclusive, Mode::Shared) => false,
@@ -348,7 +348,7 @@ impl Held {
         turn.share && self.upgrade_seeking().is_none() && self.users.iter().any(|user| user.share) && self.admits(turn)
     }
 
-    /// Whether it is held exclusively although nobody who uses it needs that.
+    /// Whether the lease is exclusive although no user needs that.
     pub(super) fn is_too_strong(&self) -> bool {
         let shared = self.users.iter().all(|user| user.mode == Mode::Shared);
         self.mode == Mode::Exclusive && !self.users.is_empty() && shared
@@ -366,14 +366,14 @@ impl Held {
         next
     }
 
-    /// Users who renew by themselves did so.
+    /// Renews the users that are not renewed automatically.
     pub(super) fn renew_users(&mut self, until: Monotonic) {
         for user in &mut self.users {
             user.expires_at = user.expires_at.map(|at| at.max(until));
         }
     }
 
-    /// For how long one of its users may hold it at most, in ms.
+    /// The longest time for which this user may still hold the lease, in ms.
     pub(super) fn limit_ms(&self, turn: TurnId, now: Monotonic) -> u64 {
         let user = self.users.iter().find(|user| user.turn == turn);
         let end = user.and_then(|user| earliest(&[user.ends_at, user.expires_at]));

@@ -1,4 +1,4 @@
-//! All cohorts of a context, and one table of their timers: what is idle costs nothing, however many keys are held.
+//! All cohorts of a context, and one table of their timers. An idle cohort costs nothing, however many keys are held.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -13,25 +13,25 @@ use super::{
     token::Token,
 };
 
-/// Why a cohort that an input has found is still there when the same input looks again.
+/// Why a cohort that was found still exists until the end of the same input.
 pub(super) const STAYS: &str = "only `settle` removes cohorts, at the end of an input";
 
-/// The cohorts by slot. Each one that was borrowed to be changed is planned anew by the next [`settle`](Self::settle).
+/// The cohorts by slot. Each one that was borrowed mutably is planned again by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
     /// The indices in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
     touched: Vec<usize>,
-    /// Those that wait in a queue.
+    /// The slots that wait in a queue.
     waiting: SortedMap<Slot, ()>,
-    /// Those whose lease goes from task to task.
+    /// The slots whose lease passes from task to task.
     passed_on: SortedMap<Slot, ()>,
     held: usize,
     lingering: usize,
 }
 
-/// What the table holds of one cohort.
+/// The entry of the table for one cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Plan {
     wake: Option<Monotonic>,
@@ -53,7 +53,7 @@ impl Cohorts {
         self.get(slot)?.held()
     }
 
-    /// The request under way at a slot: for a lease, or for holding a shared one exclusively.
+    /// The request under way at a slot: for a lease, or for an upgrade.
     pub(super) fn seeking(&self, slot: &Slot) -> Option<&Seeking> {
         self.get(slot)?.seeking()
     }
@@ -72,7 +72,7 @@ impl Cohorts {
         Some(self.touch(at))
     }
 
-    /// Gives a cohort to write into, where no timer depends on it. That costs the same however many requests wait.
+    /// Borrows a cohort for a change that affects no timer. This costs the same however many requests wait.
     pub(super) fn change_untracked(&mut self, slot: &Slot) -> Option<&mut Cohort> {
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
@@ -81,7 +81,7 @@ impl Cohorts {
         self.change(slot)?.held_mut()
     }
 
-    /// Takes out the lease that is held at a slot.
+    /// Takes the lease that is held out of its slot.
     pub(super) fn take_held(&mut self, slot: &Slot) -> Option<Held> {
         self.change(slot)?.take_held()
     }
@@ -109,7 +109,7 @@ impl Cohorts {
         self.pick(None, &|_, _| true)
     }
 
-    /// The slots whose cohorts are like this, at one key or at all.
+    /// The slots whose cohorts satisfy the predicate, at one key or at all keys.
     pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Cohort) -> bool) -> Vec<Slot> {
         let mut slots = Vec::new();
         for (slot, cohort) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
@@ -123,12 +123,12 @@ impl Cohorts {
         slots
     }
 
-    /// Where a request of this number is under way or held.
+    /// The slot at which this request is under way or was granted.
     pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
         self.pick(Some(key), &|_, cohort| cohort.knows(request)).pop()
     }
 
-    /// Where a grant is held.
+    /// The slot at which this grant is held.
     pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
         self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
@@ -153,12 +153,12 @@ impl Cohorts {
         self.touched.len()
     }
 
-    /// A lease went from one task to the next.
+    /// Notes that a lease passed from one task to the next.
     pub(super) fn note_passed_on(&mut self, slot: &Slot) {
         self.passed_on.insert(slot.clone(), ());
     }
 
-    /// Those whose lease went from task to task since the last call.
+    /// The slots whose lease has passed from task to task since the last call.
     pub(super) fn take_passed_on(&mut self) -> Vec<Slot> {
         let slots: Vec<_> = core::mem::take(&mut self.passed_on).keys().cloned().collect();
         for slot in &slots {
@@ -169,7 +169,7 @@ impl Cohorts {
         slots
     }
 
-    /// Whether something in the store is to be kept alive.
+    /// Whether anything in the store must be kept alive by heartbeats.
     pub(super) fn any_beats(&self) -> bool {
         self.held > 0 || !self.waiting.is_empty()
     }
@@ -179,13 +179,13 @@ impl Cohorts {
         self.held > 0
     }
 
-    /// Whether only one lease is to be kept alive, and that lease does not pass from task to task.
+    /// Whether only one lease must be kept alive, and it does not pass from task to task.
     // Protocol: docs/protocol.md#p5.
     pub(super) fn holds_one_only(&self) -> bool {
         self.held == 1 && self.waiting.is_empty() && self.passed_on.is_empty()
     }
 
-    /// Whether a lease is kept that nobody uses.
+    /// Whether an unused lease is kept.
     pub(super) fn any_lingers(&self) -> bool {
         self.lingering > 0
     }
@@ -203,7 +203,7 @@ impl Cohorts {
         slots
     }
 
-    /// Plans what was touched, and drops what became idle. Returns the slots that begin to wait in a queue, or wait no more.
+    /// Plans the cohorts that were touched, and drops those that became idle. Returns the slots that began or stopped waiting in a queue.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> Vec<Slot> {
         let (mut begin_or_end, mut last_idle, mut idle_count) = (Vec::new(), 0, 0);
         let mut touched = core::mem::take(&mut self.touched);

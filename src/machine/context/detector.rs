@@ -1,5 +1,4 @@
-//! The failure detector: it watches the sessions that stand ahead, by beacons where there are some, else by watching them
-//! stand still.
+//! The failure detector. It watches the sessions ahead: by their beacons if they have any, else by whether their heartbeats stop.
 
 use alloc::vec::Vec;
 use core::slice;
@@ -23,11 +22,11 @@ use super::{
 /// How many sessions, apart from those ahead, are remembered between calls, so that a `try` can judge without waiting.
 const REMEMBERED: usize = 256;
 
-/// What was seen of each session, and since when it stands still: from after it was read.
+/// What was seen of each session, and since when it has not changed, counted from the moment after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Observations {
     seen: SortedMap<SessionId, Observation>,
-    /// Up to this many sessions, none is forgotten: finding those ahead takes time.
+    /// Up to this many sessions, none is forgotten, because it takes time to find those that are ahead.
     tolerated: usize,
 }
 
@@ -37,7 +36,7 @@ struct Observation {
     lease_ms: u64,
     since: Monotonic,
     read_at: Monotonic,
-    /// Where it was seen last.
+    /// The key at which it was seen last.
     key: Key,
 }
 
@@ -50,7 +49,7 @@ impl Observation {
 }
 
 impl Observations {
-    /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
+    /// When the first of the sessions ahead will have been silent for too long, except those that are already being ended.
     pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, endings: &Endings<'_>) -> Option<Monotonic> {
         // A request that only tries has no place in the queue, and ends without waiting.
         let waits = cohort.seeking().map_or_else(|| cohort.waits(), |seeking| seeking.queued);
@@ -64,7 +63,7 @@ impl Observations {
         next
     }
 
-    /// Any new beat starts the wait anew. What was seen of a session at one key counts at every other.
+    /// Any new beat restarts the wait. What was seen of a session at one key counts at every other key.
     // Protocol: docs/protocol.md#s4.
     fn update(&mut self, seen: &Sighting, key: &Key, now: Monotonic) {
         let Sighting { beat, lease_ms, .. } = *seen;
@@ -101,8 +100,8 @@ impl Observations {
         self.tolerated = most + ahead.len() + ahead.len() / 4;
     }
 
-    /// Those who stand ahead and have been silent for too long. Unlike [`silent_at`](Self::silent_at), it looks at nobody else: thousands
-    /// of requests may be due at once.
+    /// The sessions ahead that have been silent for too long. Unlike [`silent_at`](Self::silent_at), it looks at nobody else: thousands of
+    /// requests may be due at once.
     fn silent_among<'a>(
         &'a self,
         ahead: &'a [SessionId],
@@ -110,15 +109,15 @@ impl Observations {
     ) -> impl Iterator<Item = (SessionId, u64)> + 'a {
         ahead.iter().enumerate().filter_map(move |(at, session)| {
             let seen = self.seen.get(session).filter(|seen| seen.silent_at() <= now)?;
-            // One session may stand there twice.
+            // A session may occur there twice.
             (!ahead[..at].contains(session)).then_some((*session, seen.beat))
         })
     }
 
-    /// Those who were seen last at a key, or stand ahead there, and have been silent for too long.
+    /// The sessions that were seen last at a key, or are ahead there, and have been silent for too long.
     fn silent_at(&self, key: &Key, ahead: &[SessionId], now: Monotonic) -> Vec<(SessionId, u64)> {
         let mut silent = Vec::new();
-        // Most are alive, and to compare the keys takes longer.
+        // The time is compared first, because most sessions are alive, and a comparison of keys takes longer.
         for (session, seen) in self.seen.iter().filter(|(_, seen)| seen.silent_at() <= now) {
             if seen.key == *key || ahead.contains(session) {
                 silent.push((*session, seen.beat));
@@ -128,16 +127,16 @@ impl Observations {
     }
 }
 
-/// Who stood before a request when it was last answered. Every context that waits keeps one: no more is in it than is asked
-/// for again.
+/// The sessions that were ahead of a request in its latest answer. Every context that waits stores this, so it holds only what is needed
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     holders: Vec<SessionId>,
-    /// The sessions right before the request. Their beacons are watched, if they have raised any.
+    /// The sessions right ahead of the request. Their beacons are watched, if they have any.
     nearest: Vec<Neighbour>,
 }
 
-/// A session that stands right before a request, as it was read.
+/// A session right ahead of a request, as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Neighbour {
     pub(super) session: SessionId,
@@ -146,8 +145,8 @@ pub(super) struct Neighbour {
 }
 
 impl Ahead {
-    /// Nearest is the waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into
-    /// view. Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
+    /// The nearest are the waiter right ahead, or the grants if there is none. If it dies, those ahead of it become the nearest. If all
+    /// were watched, each grant that ends would wake the whole queue. A twin is watched wherever it is.
     fn of(ahead: &[Sighting]) -> Self {
         let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
         let first = ahead.iter().all(is_grant);
@@ -168,7 +167,7 @@ impl Ahead {
 }
 
 impl Machine {
-    /// Notes who stands before this context, and releases what it left there itself.
+    /// Notes which sessions are ahead of this context, and releases its own stray grants among them.
     pub(super) fn observe(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
         let me = self.session.id();
         for seen in ahead.iter().filter(|seen| seen.holder != me) {
@@ -186,8 +185,8 @@ impl Machine {
         }
     }
 
-    /// A grant of its own that this context does not know of belongs to nobody. One that a request under way got may be
-    /// told of in the next answer, or by a signal.
+    /// Releases a grant of this session that no request here knows. But the next answer or a message may still report the grant of a
+    /// request under way.
     // Protocol: docs/protocol.md#s11.
     fn release_if_stray(&mut self, slot: &Slot, token: Token, request: RequestId, now: Monotonic) {
         if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {
@@ -228,33 +227,33 @@ impl Machine {
         self.look_at_each(&silent, now);
     }
 
-    /// Ends the sessions ahead of a slot that are taken for dead.
+    /// Ends the sessions ahead of a slot that count as dead.
     pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
         for (target, beat) in self.silent_ahead(slot, now) {
             self.store_queue.end_session(slice::from_ref(slot), target, beat, now);
         }
     }
 
-    /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
+    /// The sessions ahead that count as dead, because they have been silent for a lease and a margin by this context's own clock.
     fn silent_ahead(&self, slot: &Slot, now: Monotonic) -> Vec<(SessionId, u64)> {
         let ahead = self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.holders);
         self.observed.silent_at(&slot.key, ahead, now)
     }
 
-    /// What was seen of a session no longer counts: it has ended, it was heard from since, or the store cannot end it. If it is still
-    /// there, a new watch begins.
+    /// Forgets what was seen of a session, because it has ended or sent a heartbeat since, or because the store cannot end it. If it still
+    /// exists, a new watch begins.
     pub(super) fn forget_observation(&mut self, target: SessionId) {
         self.observed.seen.remove(&target);
     }
 
-    /// A session ended itself: whoever stood right behind looks, and finds it gone.
+    /// A session has ended itself. The requests right behind it look, and find it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
         let mut slots = self.cohorts.waiting();
         slots.retain(|slot| self.nearest(slot).iter().any(|neighbour| neighbour.session == gone));
         self.look_at_each(&slots, now);
     }
 
-    /// The sessions that stand right before the request at a slot.
+    /// The sessions right ahead of the request at a slot.
     pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
         self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.nearest)
     }

@@ -16,10 +16,10 @@ use super::{
     token::Token,
 };
 
-/// What a transaction must apply and find, so that what else it writes is fenced: made by [`Machine::ticket`].
+/// What a user's transaction must apply and find, so that its other writes are fenced: made by [`Machine::ticket`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The fence; and a heartbeat of the session, if one goes with it.
+    /// The check, and the session's heartbeat, if the ticket [renews](Self::renews).
     pub batch: Batch,
     store: StoreId,
     token: Token,
@@ -30,18 +30,18 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whether a heartbeat goes with it.
+    /// Whether the ticket carries a heartbeat.
     pub fn renews(&self) -> bool {
         self.batch.step != SessionStep::Stay
     }
 
-    /// Whether the record has the grant: then no session row matters, unless this [renews](Self::renews). If it has not, the
-    /// own session's row tells what became of it.
+    /// Whether the record has the grant. Then no session row is needed, unless this [renews](Self::renews). If the grant is missing, the
+    /// row of its own session tells why.
     pub fn finds_its_grant(&self, records: &Records) -> bool {
         self.batch.operations.iter().all(|operation| self.grant_in(records, &operation.key).is_some())
     }
 
-    /// The grant as the record of this key has it: its first token, and its request.
+    /// The first token and the request of the grant in the record of this key.
     pub fn grant_in(&self, records: &Records, key: &Key) -> Option<(Token, RequestId)> {
         let is_it = |grant: &&Grant| {
             let name = (grant.block.first, grant.request);
@@ -58,11 +58,11 @@ impl Ticket {
 }
 
 impl Machine {
-    /// What a transaction that is about to begin must check for this guard; with a heartbeat, if wanted. `None` for a
-    /// guard that was given back, handed on or lost.
+    /// What a transaction that is about to begin must check for this guard; with `renew`, it carries a heartbeat, too. `None` for a guard
+    /// that was released or lost.
     ///
-    /// A heartbeat may come back in an [`Input::Fenced`](super::input::Input::Fenced), once the transaction is committed.
-    /// After it was asked for, the machine wants to be handed an input.
+    /// Report the outcome by an [`Input::Fenced`](super::input::Input::Fenced): a heartbeat only once the transaction is committed. After a
+    /// call with `renew`, give the machine another input.
     // Protocol: docs/protocol.md#s13.
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
@@ -70,7 +70,7 @@ impl Machine {
         let upgrade = held.upgrade_seeking().map(|seeking| seeking.request);
         let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
-        // By this number it is told what was sent before it, and what after.
+        // The number tells what was sent before the ticket, and what after it.
         let sent = self.store_queue.sent_elsewhere(now.monotonic, renew);
         if renew {
             let lease_ms = self.fenced_lease_ms(sent);
@@ -79,8 +79,8 @@ impl Machine {
         Some(Ticket { batch, store, token, request, upgrade, sent })
     }
 
-    /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no less than that one,
-    /// which may be answered last.
+    /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no shorter lease than that one, which may
+    /// be answered last.
     fn fenced_lease_ms(&mut self, sent: Sent) -> u64 {
         let lease_ms = self.session.wanted_lease_ms(sent.at, self.config.lease_ms);
         let in_flight = self.store_queue.in_flight();
@@ -93,10 +93,10 @@ impl Machine {
         if left_ms > belief_ms(lease_ms) { lease_for_belief_ms(left_ms) } else { lease_ms }
     }
 
-    /// Whether a transaction that found this may commit: the record has the grant, and the guard still has it too.
+    /// Whether a transaction that found this may commit: if the record has the grant, and the guard still has it, too.
     ///
     /// # Errors
-    /// Why not.
+    /// How the lease was lost.
     // Protocol: docs/protocol.md#s7.
     pub fn judge_fence(
         &self,
@@ -127,8 +127,8 @@ impl Machine {
         held.may_have_grown_out_of(ticket.token) && (held.grant != ticket.token || upgrades_by_another())
     }
 
-    /// A transaction with a fence in it was judged, or committed. What it found is a hint that the lease is gone, and the
-    /// heartbeat that it carried is one.
+    /// A user's transaction was judged, or committed. If it did not find the grant, this is a hint that the lease is gone. If it carried a
+    /// heartbeat, that one counts like any other.
     pub(super) fn fenced(&mut self, slot: &Slot, ticket: &Ticket, reply: &Reply, now: Monotonic) {
         let is_current = self.cohorts.held(slot).is_some_and(|held| ticket.is_of(held));
         if !is_current || ticket.batch.session != self.session.id() {
@@ -138,19 +138,20 @@ impl Machine {
             return self.doubt_grant(slot, now);
         }
         let Some(beat) = ticket.batch.beat().filter(|_| reply.robbed.is_some()) else { return };
-        // The store ignores it if it came after one that was sent since. If that one asked for less, it alone counts.
+        // If a later heartbeat reached the store first, the store ignores this one. So if the later one asked for a shorter lease, only
+        // that counts.
         if !self.session.has_asked_alike_since(ticket.sent.transaction) {
             return;
         }
         self.confirm(ticket.sent, beat.lease_ms, now);
         if self.cohorts.holds_one_only() {
-            // There is nothing else that the heartbeat would be for.
+            // No other lease needs a heartbeat.
             self.last_heartbeat = self.last_heartbeat.max(ticket.sent.at);
             self.heartbeat_at = None;
         }
     }
 
-    /// The store did not know the grant: it is asked again, and nothing is believed until then.
+    /// The store did not have the grant. This asks again, and all leases are in doubt until the answer.
     fn doubt_grant(&mut self, slot: &Slot, now: Monotonic) {
         self.ask_whether_current(slot, None, now);
         self.doubt(now);
@@ -158,7 +159,7 @@ impl Machine {
 }
 
 impl Ticket {
-    /// The lease may have been upgraded since.
+    /// Whether the ticket was made for this lease, which may have been upgraded since.
     fn is_of(&self, held: &Held) -> bool {
         [Some((held.grant, held.request)), held.formerly].contains(&Some((self.token, self.request)))
     }

@@ -1,4 +1,4 @@
-//! One heartbeat for everything: one small write, whatever is held, and a look at the keys that are waited for.
+//! One heartbeat for the whole context: one small write, whatever it holds, and a look at the keys that it waits for.
 
 use super::{
     Machine,
@@ -7,8 +7,8 @@ use super::{
 };
 
 impl Machine {
-    /// It is armed anew when the store has answered the last one, counted from its sending: else a slow store would
-    /// stretch the time between two.
+    /// Sets the timer for the next heartbeat when the store has answered the last one. The time counts from when that one was sent.
+    /// Otherwise a slow store would lengthen the interval.
     pub(super) fn arm_heartbeat(&mut self, now: Monotonic) {
         if !self.cohorts.any_beats() || !self.session.is_open() {
             self.heartbeat_at = None;
@@ -19,7 +19,7 @@ impl Machine {
         }
     }
 
-    /// Has the next heartbeat come no later than one interval after this moment.
+    /// Makes the next heartbeat due no later than one interval after this moment.
     pub(super) fn beat_by(&mut self, sent: Monotonic) {
         let early_ms = self.dice.below(self.config.heartbeat_ms / 8 + 1);
         let at = sent.plus(self.config.heartbeat_ms - early_ms);
@@ -32,13 +32,13 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.session.want_beat();
-        // For a lease that passes from task to task here, nothing else would show that others wait.
+        // Nothing else would show that others wait for a lease that passes from task to task here.
         let passed_on = self.cohorts.take_passed_on();
         self.ask_about(&passed_on, now);
         self.look_at_each(&self.cohorts.waiting(), now);
     }
 
-    /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.
+    /// A heartbeat failed, so it is sent again soon. Requests that wait for a lease in doubt learn of the failure.
     // Protocol: docs/protocol.md#i11.
     pub(super) fn beat_failed(&mut self, error: &StoreError, now: Monotonic) {
         if !self.session.is_open() {

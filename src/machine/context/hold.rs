@@ -1,4 +1,4 @@
-//! Holding a lease: hand it from turn to turn, keep it for a while, give it back, lose it.
+//! Holding a lease: pass it from turn to turn, keep it for a while, release it, lose it.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::slice;
@@ -22,7 +22,7 @@ use super::{
 };
 
 impl Machine {
-    /// A lease was granted, as what was sent then found, or somebody said. It is believed as long as the session is.
+    /// A lease was granted, according to the answer to `sent`, or to a message. It counts as valid for as long as the session does.
     // Protocol: docs/protocol.md#s8.
     pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         if self.session.was_robbed(&slot.key, granted.block.first) {
@@ -36,12 +36,12 @@ impl Machine {
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         cohort.stage = Stage::Held(held);
         cohort.ahead = Ahead::default();
-        // A lease that this context gave to another guard may have come back: then it is no longer on its way.
+        // If this is a lease that this context had taken out of a guard, it has come back.
         self.moved_away(&slot.key, granted.block.first);
         self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());
         self.hand_out(slot, now);
         if self.session.belief_left(now) == 0 {
-            // No guard before the store has confirmed the session.
+            // No guard is created before the store has confirmed the session.
             self.suspect(now);
             self.session.want_beat();
         }
@@ -58,7 +58,7 @@ impl Machine {
         self.seek_anew(slot, LostReason::Stolen, now);
     }
 
-    /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
+    /// Gives the lease to the next turns for as long as they may have it and it is not in doubt.
     // Protocol: docs/protocol.md#s6, #s8, #p5.
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
         let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
@@ -134,11 +134,11 @@ impl Machine {
         };
         held.users.retain(|user| user.turn != turn);
         if held.users.is_empty() {
-            // What its user wanted to be sure of does not bind the next.
+            // The extension of one user does not apply to the next one.
             self.session.end_extension(slot);
         }
         let may_stay_unused = held.is_plain(slot) && believed;
-        // Nobody knows yet whether the store has exchanged a lease that was to be upgraded.
+        // It is unknown whether the store has already upgraded the lease.
         let next =
             if upgrading { AfterUse::GiveBack } else { held.after_use(turns, may_stay_unused, &self.config, now) };
         match next {
@@ -155,16 +155,16 @@ impl Machine {
                     return debug_assert!(false, "its user has just gone");
                 };
                 let operation = self.give_back(slot, &held, Some(turn), now);
-                // If the upgrade was granted, its withdrawal has given the lease back by then.
+                // If the upgrade was granted, its withdrawal has released the lease by then.
                 (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
-                // The request goes with the same transaction: whoever waits elsewhere is granted first.
+                // The next request goes in the same transaction, so that waiters of other contexts are granted first.
                 self.seek(slot, now);
             }
         }
     }
 
-    /// A user has gone, and the lease stays. If one user is left, it may be waiting to upgrade. If all that are left share, the lease need
-    /// not be exclusive any more, and the next turns may share it, too.
+    /// A user has gone, and the lease stays. A single user that is left may be waiting to upgrade. If all users that are left share, the
+    /// lease need no longer be exclusive, and the next turns may share it, too.
     fn user_left(&mut self, slot: &Slot, now: Monotonic) {
         self.begin_upgrade(slot, now);
         self.weaken(slot, None, now);
@@ -198,7 +198,7 @@ impl Machine {
         }
     }
 
-    /// Questions about a lease that goes need not be put.
+    /// Drops the unsent questions about a lease that ends.
     // Protocol: docs/protocol.md#s13.
     fn drop_questions(&mut self, slot: &Slot, held: &Held) {
         self.session.end_extension(slot);
@@ -213,7 +213,7 @@ impl Machine {
         }
     }
 
-    /// The lease is kept no longer without being used. Whoever tried it is told when the store has it.
+    /// Releases an unused lease. A context that tried to acquire it is notified when the store has the release.
     pub(super) fn end_linger(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
         let lingering = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(Held::lingers));
         if let Some(held) = lingering.and_then(Cohort::take_held) {
@@ -234,7 +234,7 @@ impl Machine {
         }
     }
 
-    /// Users whose time is over lose the lease; with the last one it is given back.
+    /// Users whose time is over lose the lease. With the last one it is released.
     pub(super) fn end_overdue_users(&mut self, slot: &Slot, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else { return };
         let mut over = Vec::new();
@@ -261,7 +261,7 @@ impl Machine {
         self.seek(slot, now);
     }
 
-    /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
+    /// The lease is lost. Its request is withdrawn, too, and the turns that still wait ask again.
     // Protocol: docs/protocol.md#s11.
     pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
         if let Some(held) = self.drop_hold(slot, reason) {
@@ -272,7 +272,7 @@ impl Machine {
         }
     }
 
-    /// Those who still wait ask anew, but for who asked for one very lease, or for several at once.
+    /// The turns that still wait ask again, except those that want one particular lease, or several at once: they fail.
     pub(super) fn seek_anew(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
         if slot.own.is_some() {
             self.fail_turns(slot, &Refusal::Lost(reason));
@@ -281,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// Nothing is held any more, and everybody who used it is told.
+    /// Drops the lease, and reports the loss to all its users.
     pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Held> {
         let held = self.cohorts.take_held(slot)?;
         self.drop_questions(slot, &held);
@@ -300,8 +300,8 @@ impl Machine {
         }
     }
 
-    /// What a guard's lease is, for another guard to take over once it is [detached](super::input::Input::Detach); `None`
-    /// if others use it too, or it is lost.
+    /// The lease of a guard, for another guard to take over once it is [detached](super::input::Input::Detach). `None` if others use the
+    /// lease, too, or if it is lost.
     pub fn parcel(&mut self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by_only(turn))?;
         let Held { grant, next_token: next, request, mode, .. } = *held;
@@ -309,7 +309,8 @@ impl Machine {
         Some(Parcel { from, origin, grant, next, request, mode })
     }
 
-    /// The guard goes; unless others use it too, the lease gets a session of its own, for whoever takes it over in time.
+    /// The guard ends. Unless others use the lease, too, it is moved to a separate session, from which another guard may take it over in
+    /// time.
     pub(super) fn detach(&mut self, turn: TurnId, slot: &Slot, to: SessionId, now: Monotonic) {
         if !self.cohorts.held(slot).is_some_and(|held| held.is_used_by_only(turn)) {
             return self.release(turn, slot, now);
@@ -327,15 +328,15 @@ impl Machine {
         self.seek(slot, now);
     }
 
-    /// The lease has a session of its own by now. Whatever else stands under this one belongs to nobody.
+    /// The lease was moved to its separate session. Any other grant with this token is a stray.
     pub(super) fn moved_away(&mut self, key: &Key, token: Token) {
         if let Some(at) = self.detached_at(key, token) {
             self.detached.remove(at);
         }
     }
 
-    /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever. Whoever only
-    /// tried is answered, also by a context that waits.
+    /// Another context wants the key. This releases unused leases, and limits how long the others are passed on here. It answers a try,
+    /// even if this context only waits.
     pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
         let last_transaction = self.store_queue.last_transaction();
         let Some(cohort) = self.cohorts.change_untracked(slot) else { return debug_assert!(false, "{STAYS}") };
@@ -361,9 +362,9 @@ impl Machine {
 /// How many detached leases, which another guard may resume, are remembered so that they do not count as strays.
 const DETACHED_LIMIT: usize = 64;
 
-/// What becomes of a lease when one of its users has gone.
+/// What happens to a lease when one of its users has gone.
 enum AfterUse {
-    /// Others go on using it, or the next turn uses it.
+    /// Other users keep it, or the next turn uses it.
     GoOn,
     /// It is kept for a while, although nobody uses it.
     Linger,
@@ -371,7 +372,7 @@ enum AfterUse {
 }
 
 impl Held {
-    /// What becomes of the lease now that a user has gone. `may_stay_unused` tells whether this context may keep it without a user.
+    /// What happens to the lease now that a user has gone. `may_stay_unused` tells whether this context may keep it without a user.
     fn after_use(&self, turns: &Turns, may_stay_unused: bool, config: &Config, now: Monotonic) -> AfterUse {
         let next_turn_may = !turns.is_empty() && self.may_go_on(config, now);
         let may_linger = turns.is_empty() && config.linger_ms > 0 && !self.contended && !self.queued_for;
@@ -384,14 +385,14 @@ impl Held {
         }
     }
 
-    /// Whether the lease may be handed on here although others wait elsewhere.
+    /// Whether the lease may be passed on here although other contexts wait.
     // Protocol: docs/protocol.md#p5.
     fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
         let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
         !self.contended || (self.handoffs < config.max_local_handoffs && within_tenure)
     }
 
-    /// Whether it is what the slot asks for: neither upgraded nor downgraded, and not for one request alone.
+    /// Whether the lease has the slot's mode, neither upgraded nor downgraded, and is not for one request alone.
     fn is_plain(&self, slot: &Slot) -> bool {
         self.mode == slot.mode && slot.own.is_none()
     }
@@ -405,7 +406,7 @@ impl Held {
     fn admit(&mut self, turn: &super::input::Turn, lease_ms: u64, now: Monotonic) -> Token {
         let token = self.next_token;
         self.next_token = token.next();
-        // The first one of a tenure is no hand-off.
+        // The first user after a grant does not count as a hand-off.
         self.handoffs += u32::from(token != self.grant);
         self.lingers_until = None;
         let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));

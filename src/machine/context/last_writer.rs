@@ -1,4 +1,4 @@
-//! Who held a key last: whether what a context remembers of it may be out of date.
+//! Whether another context held a key last, so that a cache of what the key guards may be out of date.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -10,17 +10,17 @@ const REMEMBERED: usize = 256;
 /// How many keys in use are examined, at most, for each transaction that has operations.
 pub(super) const USED: usize = 16;
 
-/// The keys that this context held, and whether another one wrote since.
+/// The keys that this context has held, and whether another context has held them exclusively since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LastWriters {
     by_key: SortedMap<Key, Hand>,
-    /// Counts the grants, to find the key that was held longest ago.
+    /// A count of grants, to find the key that was granted longest ago.
     grants: u64,
-    /// A key was forgotten: of one that is not known, nobody can say that it did not change hands.
+    /// Whether a key was forgotten. Then any key that is not known counts as having changed hands.
     forgot: bool,
-    /// A key that was used again may stand here twice.
+    /// The keys that were forgotten. A key that was used again may occur twice.
     forgotten: VecDeque<Key>,
-    /// How many may stand there until somebody looks for those that do.
+    /// The length of that list at which duplicates are removed.
     most: usize,
 }
 
@@ -55,7 +55,7 @@ impl LastWriters {
         }
     }
 
-    /// Looked for only when there are twice as many as after the last look: else each key would cost as much as all of them.
+    /// Removes duplicates only when the list is twice as long as after the last time. Otherwise each key would cost as much as all of them.
     fn drop_doubles(&mut self) {
         if self.forgotten.len() > self.most {
             let mut keys = Vec::from(core::mem::take(&mut self.forgotten));
@@ -86,21 +86,21 @@ impl LastWriters {
         taken
     }
 
-    /// There was no room for them. After any other failure they stay in the store: somebody may keep one of them locked, and all that
-    /// goes along with it would fail for as long.
+    /// Keeps keys for a later transaction, because this one was too large. After any other failure they stay in the store: somebody may
+    /// keep one of them locked, and each transaction that carries it would fail.
     pub(super) fn forget_later(&mut self, keys: &[Key]) {
         self.forgotten.extend(keys.iter().cloned());
         self.drop_doubles();
     }
 
-    /// A lease was granted; one that was resumed is no change of hands.
+    /// Notes a grant. A lease that was resumed has not changed hands.
     pub(super) fn granted(&mut self, key: &Key, mode: Mode, granted: &Granted, resumed: bool) {
         let hand = self.change(key);
         hand.changed |= !resumed && hand.known.is_some_and(|known| known != granted.previous);
         hand.known = Some(if mode == Mode::Exclusive { granted.block.last } else { granted.previous });
     }
 
-    /// An exclusive lease got more tokens.
+    /// Notes that an exclusive lease got more tokens.
     pub(super) fn refilled(&mut self, key: &Key, mode: Mode, last: Token) {
         if mode == Mode::Exclusive {
             self.change(key).known = Some(last);
@@ -113,8 +113,8 @@ impl LastWriters {
 }
 
 impl Machine {
-    /// Whether another context held the key exclusively since this one did, and nobody
-    /// [took note](super::input::Input::ClearChanged) of it.
+    /// Whether another context has held the key exclusively since this one did, and nobody has [taken
+    /// note](super::input::Input::ClearChanged) of that.
     pub fn changed_hands(&self, key: &Key) -> bool {
         self.last_writers.by_key.get(key).map_or(self.last_writers.forgot, |hand| hand.changed)
     }

@@ -1,4 +1,4 @@
-//! The end of a context, and its pauses: refuse what comes, release what is held, and end within bounds.
+//! The end of a context, and its pauses: refuse new requests, release the leases, and end in a bounded time.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub(super) const SUSPENDED: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Life {
     Open,
-    /// It is stopped, or about to be; requests wait for it to go on.
+    /// It is stopped, or about to be. Requests wait until it runs again.
     Suspended,
     Closing {
         until: Monotonic,
@@ -34,11 +34,11 @@ pub(super) enum Life {
 /// How a context that stops gives up its session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Farewell {
-    /// The store deletes its row without an answer, and others are told.
+    /// The store deletes its row without an answer, and other contexts are notified.
     BlindDelete,
     /// A last transaction deletes its row.
     Transaction,
-    /// Nothing is sent: others see the beacon go with the context.
+    /// Nothing is sent. Other contexts see that the beacon ends with the context.
     Beacon,
 }
 
@@ -57,7 +57,7 @@ impl Life {
         self == Self::Suspended
     }
 
-    /// What is said to a request that cannot wait until the context goes on.
+    /// The refusal for a request that cannot wait until the context runs again.
     pub(super) fn refusal(self) -> Option<Refusal> {
         match self {
             Self::Open => None,
@@ -75,7 +75,7 @@ impl Life {
 }
 
 impl Machine {
-    /// Whether it refuses all requests, as it does from the moment on when it began to close.
+    /// Whether the context refuses all requests, because it has begun to close.
     pub(crate) fn is_closed(&self) -> bool {
         self.life.is_over()
     }
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// A try does not wait for a suspended context to go on, either.
+    /// A try does not wait until a suspended context runs again.
     fn fail_tries(&mut self, slot: &Slot, reason: LostReason) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let tries = cohort.turns.take_tries();
@@ -124,8 +124,8 @@ impl Machine {
         }
     }
 
-    /// The context may be stopped at any moment. Its guards are void first; then its session is ended, whatever else is
-    /// under way, and the beacon goes. No answer is waited for. One that is closing ends by it.
+    /// The context may be stopped at any moment. First its guards are lost; then its session is ended, whatever else is under way, and the
+    /// beacon is lowered. This waits for no answer. It also completes a close that is under way.
     pub(super) fn suspend(&mut self, abandons: bool, now: Monotonic) {
         self.stop(LostReason::Suspended, Farewell::by_store(abandons), now);
     }
@@ -143,8 +143,8 @@ impl Machine {
         self.stop(LostReason::Suspended, farewell, now);
     }
 
-    /// The store is gone, and the context stays: what it held is lost at once, and its beacon goes, so that others need not
-    /// wait for its silence. Requests ask the store anew, which says why it does not answer.
+    /// The store is gone, and the context stays. Its leases are lost at once, and its beacon is lowered, so that others need not wait until
+    /// it has been silent for long enough. Requests ask the store again, to learn why it does not answer.
     pub(super) fn lose_store(&mut self, abandons: bool, now: Monotonic) {
         let was_open = self.life == Life::Open;
         self.stop(LostReason::StoreFailed, Farewell::by_store(abandons), now);
@@ -198,15 +198,15 @@ impl Machine {
         }
     }
 
-    /// What was to be given back is given back by the end of the session; nothing else is sent any more.
+    /// The end of the session also ends the leases that were to be released. Nothing else is sent any more.
     fn drop_unanswered(&mut self, now: Monotonic) {
         for operation in &self.drain(now) {
             self.answer_for_ended_session(operation, now);
         }
     }
 
-    /// Gives up everything. Of whom the transaction in flight was to end, nobody knows whether it did: they are ended again,
-    /// unless the context closes.
+    /// Gives up everything. It is unknown whether the transaction in flight has ended the sessions that it was to end, so they are ended
+    /// again, unless the context closes.
     fn drain(&mut self, now: Monotonic) -> Vec<PendingOperation> {
         if let Some(transaction) = self.store_queue.in_flight().filter(|_| !self.life.is_over()) {
             let endings = transaction.endings(self.session.id());
@@ -215,7 +215,7 @@ impl Machine {
         self.store_queue.drain()
     }
 
-    /// An operation made sense in one session only, and that session has ended. Whoever waits for the answer is told.
+    /// Answers the callers of an operation that made sense only in a session that has ended.
     pub(super) fn answer_for_ended_session(&mut self, operation: &PendingOperation, now: Monotonic) {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
@@ -227,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// The context goes on; its requests queue again, in another session.
+    /// The context runs again. Its requests queue again, in another session.
     // Protocol: docs/protocol.md#s9.
     pub(super) fn wake_up(&mut self, now: Monotonic) {
         if !self.life.is_suspended() {
@@ -243,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// A store that does not answer must not keep a closing context for ever; its leases run out by themselves.
+    /// Ends a close whose store does not answer in time. The leases expire by themselves.
     pub(super) fn force_closed(&mut self, now: Monotonic) {
         if matches!(self.life, Life::Closing { until } if until <= now) {
             self.drop_all("the store did not answer before the lease manager closed", now);
@@ -259,7 +259,7 @@ impl Machine {
         }
     }
 
-    /// Whoever still waits for an answer hears that there is none.
+    /// Tells the callers that still wait for an answer that there is none.
     fn unanswered(&mut self, operation: &PendingOperation, error: &StoreError) {
         let Some(turn) = operation.turn else { return };
         let error = error.clone();
@@ -277,7 +277,7 @@ impl Machine {
         }
     }
 
-    /// The session goes with the last thing that is given back.
+    /// Ends the session together with the last release.
     pub(super) fn close_session_at_last(&mut self) {
         if matches!(self.life, Life::Closing { .. }) && self.store_queue.is_done_by_session_end() {
             self.session.want_close();
@@ -293,7 +293,7 @@ impl Machine {
         }
     }
 
-    /// Whether a lease is kept without being used, or something is still to be tried again, whoever else has gone.
+    /// Whether an unused lease is kept, or something must still be tried again, even if the manager and all guards have gone.
     pub(crate) fn has_loose_ends(&self) -> bool {
         self.store_queue.retries() || self.cohorts.any_lingers()
     }
@@ -303,7 +303,7 @@ impl Machine {
         self.cohorts.get(slot).is_some_and(Cohort::waits)
     }
 
-    /// The keys with this prefix that this context holds or requests: the store may not know of them yet.
+    /// The keys with this prefix that this context holds or requests, which the store may not have yet.
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
         let keys = self.cohorts.slots().into_iter().map(|slot| slot.key);
         keys.filter(|key| key.as_str().starts_with(prefix)).collect()

@@ -7,15 +7,15 @@ use super::{
     time::{Monotonic, earliest},
 };
 
-/// Thieves first, then by priority, then in the order in which they came. However many wait, the first is at hand.
+/// The turns: thieves first, then by priority, then in the order in which they came. Finding the first takes no search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Turns {
     queue: VecDeque<Turn>,
-    /// How many do not want to wait.
+    /// How many turns do not wait.
     tries: usize,
-    /// How many share within their context.
+    /// How many turns share within their context.
     sharers: usize,
-    /// Nothing is due before.
+    /// The time before which nothing is due for any turn.
     alarm: Option<Monotonic>,
 }
 
@@ -36,12 +36,12 @@ impl Turns {
         ids
     }
 
-    /// Whether somebody wants to wait.
+    /// Whether any turn waits.
     pub(super) fn any_waits(&self) -> bool {
         self.queue.len() > self.tries
     }
 
-    /// When something may be due for one of them.
+    /// When something may be due for one of the turns.
     pub(super) fn alarm(&self) -> Option<Monotonic> {
         self.alarm.filter(|_| !self.queue.is_empty())
     }
@@ -67,7 +67,7 @@ impl Turns {
         }
     }
 
-    /// Brings a turn to another place in the queue; the others keep their order.
+    /// Moves a turn to another position in the queue. The others keep their order.
     fn carry(&mut self, mut from: usize, to: usize) {
         while from != to {
             let next = if from < to { from + 1 } else { from - 1 };
@@ -80,7 +80,8 @@ impl Turns {
         self.take(0)
     }
 
-    /// Where the first turn stands that shares within its context. If there is only one, it is usually the latest: the search begins there.
+    /// The position of the first turn that shares within its context. If there is only one, it is usually the latest, so the search begins
+    /// there.
     pub(super) fn first_sharer(&self) -> Option<usize> {
         match self.sharers {
             0 => None,
@@ -93,7 +94,7 @@ impl Turns {
         self.queue.get(at)
     }
 
-    /// Takes the turn at this place, through the nearer end of the queue. The alarm is not changed, so it may ring for nobody.
+    /// Takes the turn at this position, through the nearer end of the queue. The alarm does not change, so it may ring for no turn.
     pub(super) fn take(&mut self, at: usize) -> Option<Turn> {
         let last = self.queue.len().checked_sub(1)?;
         let taken = if at < last / 2 {
@@ -107,19 +108,19 @@ impl Turns {
         taken
     }
 
-    /// No longer counts a turn that has left the queue.
+    /// Stops counting a turn that has left the queue.
     fn forget(&mut self, turn: &Turn) {
         self.tries -= usize::from(!turn.wait);
         self.sharers -= usize::from(turn.share);
     }
 
-    /// Takes the first if it steals.
+    /// Takes the first turn if it steals.
     pub(super) fn pop_thief(&mut self) -> Option<TurnId> {
         self.first().filter(|turn| turn.steal)?;
         self.pop().map(|turn| turn.id)
     }
 
-    /// Whether it waited here.
+    /// Removes a turn. Returns whether it waited here.
     pub(super) fn remove(&mut self, turn: TurnId) -> bool {
         let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return false };
         self.take(at).is_some()
@@ -129,22 +130,22 @@ impl Turns {
         self.take_if(&|_| true)
     }
 
-    /// Takes those who do not want to wait.
+    /// Takes the turns that do not wait.
     pub(super) fn take_tries(&mut self) -> Vec<Turn> {
         if self.tries == 0 { Vec::new() } else { self.take_if(&|turn| !turn.wait) }
     }
 
-    /// Takes those who did not say for how long they would wait.
+    /// Takes the turns without a time limit.
     pub(super) fn take_unlimited(&mut self) -> Vec<Turn> {
         self.take_if(&|turn| turn.deadline.is_none())
     }
 
-    /// Takes those whose deadline has come.
+    /// Takes the turns whose deadline has come.
     pub(super) fn take_late(&mut self, now: Monotonic) -> Vec<Turn> {
         self.take_if(&|turn| turn.deadline.is_some_and(|deadline| deadline <= now))
     }
 
-    /// Those who have waited for long by now; each is named once.
+    /// The turns that have waited for a long time by now. Each is returned only once.
     pub(super) fn take_warnings(&mut self, now: Monotonic) -> Vec<TurnId> {
         let mut warned = Vec::new();
         for turn in &mut self.queue {

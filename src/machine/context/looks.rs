@@ -1,4 +1,4 @@
-//! Looking how far one's own requests got: once a key, for all of them.
+//! Reads the state of this context's requests: once for each key.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use super::{
 };
 
 impl Machine {
-    /// Reads each key of these slots once: that serves all cohorts that wait there. If only the queue keeps the next request from sharing a
-    /// lease, it also asks whether anybody still queues.
+    /// Reads each key of these slots once, for all cohorts that wait there. If only the queue keeps the next request from sharing a lease,
+    /// this also asks whether anybody still queues.
     // Protocol: docs/protocol.md#p5.
     pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
         if slots.is_empty() {
@@ -37,7 +37,7 @@ impl Machine {
         }
     }
 
-    /// What stands there for the requests of this context. Those that were granted were told before.
+    /// The answer about the requests of this context that still wait. Grants were reported before.
     // Protocol: docs/protocol.md#s4, #rule-5.
     pub(super) fn looked(&mut self, key: &Key, outcome: &Outcome, now: Monotonic) {
         let Outcome::Looked { requests, last_token, ahead } = outcome else { return self.unreadable_at(key, outcome) };
@@ -47,14 +47,14 @@ impl Machine {
         }
         for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() || cohort.seeking().is_none()) {
             let Some(request) = self.cohorts.seeking(slot).map(|seeking| seeking.request) else {
-                // If the queued context is dead, and nobody else has a place behind it, no other context would ever notice.
+                // If the context in the queue is dead, and nobody waits behind it, no other context would ever notice.
                 self.observe(slot, ahead, now);
                 continue;
             };
             match found.get_mut(&request).and_then(Option::take) {
                 Some(0) => self.is_foremost(slot, *last_token, ahead, now),
                 Some(_) => self.still_waits(slot, *last_token, now),
-                // Its place is gone, or it was granted and lost in between.
+                // The place is gone, or the request was granted and lost in between.
                 None => self.ask(slot, now),
             }
         }
@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Others of this context stand before it.
+    /// Other requests of this context are ahead of this one.
     fn still_waits(&mut self, slot: &Slot, last_token: Token, now: Monotonic) {
         let Some(cohort) = self.cohorts.change_untracked(slot) else { return debug_assert!(false, "{STAYS}") };
         let was_foremost = !cohort.ahead.is_empty();
@@ -84,11 +84,11 @@ impl Machine {
         }
         self.observe(slot, ahead, now);
         self.meet_twin(slot, ahead, now);
-        // The twin that these tries waited for may have gone, and somebody else may hold the key now.
+        // The twin for which these tries waited may have gone, and another context may hold the key now.
         self.end_tries(slot, now);
     }
 
-    /// A place that no request here knows of belongs to nobody.
+    /// Removes a place that no request here knows.
     fn end_stray_place(&mut self, key: &Key, request: RequestId, now: Monotonic) {
         if !self.knows(key, request) {
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// The record of a key cannot be read any more.
+    /// The record of a key can no longer be read.
     fn unreadable_at(&mut self, key: &Key, outcome: &Outcome) {
         let Outcome::Unreadable(unreadable) = *outcome else { return };
         for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() && cohort.held().is_none()) {

@@ -1,5 +1,4 @@
-//! What a context does: it brings the requests of its tasks together, keeps its session alive, and believes no longer
-//! than it may.
+//! What a context does: it merges the requests of its tasks, keeps its session alive, and considers its leases valid no longer than it may.
 
 mod acquire;
 mod busy;
@@ -60,10 +59,9 @@ use watches::Watches;
 ///
 /// # The driving rule
 /// 1. Call [`handle`](Self::handle) with one [`Input`] and the present time.
-/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`]: do each
-///    [command](Output::Command), and tell each [event](Output::Event) to whom it concerns, in this order.
-/// 3. Whatever comes of that is a new input. If nothing comes by the time of the `Timeout`, the input is
-///    [`Input::Tick`].
+/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`]. In this order, do each [command](Output::Command), and
+///    report each [event](Output::Event) to the caller that it concerns.
+/// 3. Whatever results from that is a new input. If there is none by the time in the `Timeout`, the input is [`Input::Tick`].
 ///
 /// ```text
 ///            turns queue            answered "waiting"
@@ -103,12 +101,12 @@ pub struct Machine {
     /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further doubt does not begin a new count.
     failures_since_doubt: Option<u32>,
     outputs: Vec<Output>,
-    /// How many of the outputs were polled.
+    /// How many of the outputs have been polled.
     polled: usize,
 }
 
 impl Machine {
-    /// A machine whose sessions follow from this random id.
+    /// A machine whose first session has this random id. All later ids follow from it.
     pub fn new(config: Config, first: SessionId) -> Self {
         Self {
             config,
@@ -162,7 +160,7 @@ impl Machine {
         self.settle(now);
     }
 
-    /// Takes an input of which nothing is kept.
+    /// Handles an input that need not be stored.
     fn dispatch(&mut self, input: &Input, now: Monotonic) {
         match *input {
             Input::Cancel { turn, ref slot } => self.cancel(turn, slot, now),
@@ -200,7 +198,7 @@ impl Machine {
             return core::mem::replace(output, Output::Timeout(None));
         }
         self.outputs.clear();
-        // Most inputs bring one output. Room for more is given back: most contexts wait most of the time.
+        // Most inputs cause one output. Room for more is freed, because most contexts wait most of the time.
         if self.outputs.capacity() > 1 {
             self.outputs = Vec::new();
         }
@@ -227,7 +225,7 @@ impl Machine {
         wake
     }
 
-    /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.
+    /// The end of every input: updates timers and watches for the changed cohorts, and sends what is to be sent.
     fn settle(&mut self, now: Monotonic) {
         let (observed, endings) = (&self.observed, self.store_queue.endings(self.cohorts.touched()));
         let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, &endings));
@@ -241,7 +239,7 @@ impl Machine {
         self.end_closing();
     }
 
-    /// Everything that is due by now, in the order in which it matters.
+    /// Does everything that is due by now. The order matters.
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
         self.doubt_if_expired(now);
@@ -261,7 +259,7 @@ impl Machine {
         self.force_closed(now);
     }
 
-    /// All timers, in one place.
+    /// The earliest of all timers.
     fn next_wake(&self) -> Option<Monotonic> {
         earliest(&[
             self.cohorts.next_wake(),
@@ -283,7 +281,7 @@ impl Machine {
         self.emit(Event::Verified { query, result });
     }
 
-    /// A guard was given back, or why it had been lost before.
+    /// Reports that a guard was released, or how it had been lost before.
     fn tell_released(&mut self, turn: TurnId, result: Result<Option<LostReason>, StoreError>) {
         self.emit(Event::Released { turn, result });
     }

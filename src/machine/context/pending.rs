@@ -1,4 +1,4 @@
-//! What a context wants of its store, until it is answered: operations, and the transactions that carry them.
+//! The operations of a context that the store has not answered yet, and the transactions that carry them.
 
 use alloc::vec::Vec;
 use core::iter;
@@ -12,43 +12,42 @@ use super::{
     time::Monotonic,
 };
 
-/// One operation, and who wants to know.
+/// One operation, and who waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PendingOperation {
     pub(super) slot: Slot,
-    /// Of a request for several keys: where each of them stands.
+    /// For a request for several keys: the slot of each.
     pub(super) all: Vec<Slot>,
     pub(super) action: Action,
     pub(super) turn: Option<TurnId>,
     pub(super) attempts: u32,
     pub(super) since: Monotonic,
-    /// Of a release: until when the lease was believed in, and whether an attempt without an answer may have given it
-    /// back before that.
+    /// For a release: until when the lease counted as valid, and whether an attempt without an answer may have released it before that.
     pub(super) believed_until: Monotonic,
     pub(super) maybe_released: bool,
-    /// Of a release: its guard wanted to upgrade, and nobody knows whether the store has done that.
+    /// For a release: whether the guard was upgrading, so that the store may have upgraded the lease.
     pub(super) maybe_upgraded: bool,
-    /// Of a release: others wait, so the store has to look at their sessions.
+    /// For a release: whether others wait, so that the store has to look at their sessions.
     pub(super) contended: bool,
-    /// Of a release: who waits to hear of it.
+    /// For a release: the session that waits to be notified of it.
     pub(super) tells: Option<SessionId>,
     pub(super) second_look: SecondLook,
-    /// It kept failing until nobody waited for it any more.
+    /// Whether it kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
-    /// It was tried again before its time, because a request for its key was to be sent.
+    /// Whether it was tried again before its time, because a request for its key was to be sent.
     pub(super) is_hurried: bool,
 }
 
 /// Whether a try for several keys looks again once it has found some of them taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum SecondLook {
-    /// It will, if only holders are in the way: they may not be using their keys.
+    /// It looks again if only holders are in the way, because they may not be using their keys.
     #[default]
     Ahead,
     /// It has asked the holders, and looks again until this moment.
     Until(Monotonic),
-    /// It does not: its call waits for one of the keys next, and that asks the holders, too.
+    /// It does not look again: its call waits for one of the keys next, which also asks the holders.
     Skipped,
 }
 
@@ -57,7 +56,8 @@ pub(super) enum SecondLook {
 pub(super) enum Company {
     #[default]
     Anything,
-    /// Operations that need the same key and no other. Somebody else kept one of its records locked, so all others would wait with it.
+    /// Only operations that need the same key and no other. Somebody else kept this key locked, so all other operations would wait for it,
+    /// too.
     SameKey,
     /// No other operation. The store refused it for good, so all others would fail with it.
     Nothing,
@@ -85,17 +85,17 @@ impl PendingOperation {
         }
     }
 
-    /// Whether it is about this slot.
+    /// Whether the operation concerns this slot.
     pub(super) fn concerns(&self, slot: &Slot) -> bool {
         self.slot == *slot || self.all.contains(slot)
     }
 
-    /// Whether all that is sent in the same transaction would fail, or wait, with it.
+    /// Whether everything in the same transaction would fail or wait with it.
     pub(super) fn holds_up(&self) -> bool {
         self.company != Company::Anything
     }
 
-    /// Whether it is not sent with the rest: it would hold that up, or needs one of these keys.
+    /// Whether it is sent separately, because it would hold up the rest, or needs one of these locked keys.
     pub(super) fn goes_apart(&self, locked: &[Key]) -> bool {
         self.holds_up() || (KEYS_MAY_BE_LOCKED && self.keys().any(|key| locked.binary_search(key).is_ok()))
     }
@@ -110,22 +110,22 @@ impl PendingOperation {
         KEYS_MAY_BE_LOCKED && self.company == Company::SameKey
     }
 
-    /// From now on, no more than this may share a transaction with it.
+    /// Restricts what may share a transaction with it from now on.
     pub(super) fn keep_to(&mut self, company: Company) {
         self.company = self.company.max(company);
     }
 
-    /// Whether an earlier attempt may have released the lease while its context still believed in it.
+    /// Whether an earlier attempt may have released the lease while its context still considered it valid.
     pub(super) fn may_have_ended_belief(&self) -> bool {
         self.maybe_released && self.since < self.believed_until
     }
 
-    /// Whether it gives back what a request for its key would find taken.
+    /// Whether it releases something that a request for its key would find taken.
     pub(super) fn gives_back(&self) -> bool {
         matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
     }
 
-    /// Whether both go in one transaction if they go apart: they need just the same locked key.
+    /// Whether both may share a separate transaction, because they need the same locked key and no other.
     pub(super) fn goes_apart_with(&self, other: &Self) -> bool {
         let may_share = |operation: &Self| operation.all.is_empty() && !operation.is_refused();
         may_share(self) && may_share(other) && self.slot.key == other.slot.key
@@ -136,38 +136,38 @@ impl PendingOperation {
         iter::once(&self.slot).chain(&self.all).map(|slot| &slot.key)
     }
 
-    /// The same, of which nobody waits to hear.
+    /// The same operation, without anybody who waits for its answer.
     pub(super) fn unasked(&self) -> Self {
         Self { turn: None, ..self.clone() }
     }
 
-    /// Whether it asks for a lease: that opens a session where there is none.
+    /// Whether it requests a lease, which opens a session if there is none.
     pub(super) fn acquires(&self) -> bool {
         matches!(self.action, Action::Acquire(_) | Action::AcquireAll(_))
     }
 
-    /// Whether the end of the session does the same, and nobody waits to hear of it.
+    /// Whether the end of the session has the same effect, and nobody waits for the answer.
     pub(super) fn is_done_by_session_end(&self) -> bool {
         self.turn.is_none() && self.gives_back()
     }
 
-    /// Whether nothing else waits for it, and the session need not go on for it.
+    /// Whether nothing waits for it, so that the session need not continue for it.
     pub(super) fn may_go_unsent(&self) -> bool {
         self.holds_up() && self.is_done_by_session_end()
     }
 
-    /// Whether it makes sense in one session only. A request is carried over to the next session.
+    /// Whether it makes sense only in its session. A request carries over to the next session.
     pub(super) fn needs_this_session(&self) -> bool {
         self.is_of_session() && !self.acquires()
     }
 
-    /// Whether it says something about a session. A look at a key does not.
+    /// Whether its answer tells something about the session. A look at a key does not.
     pub(super) fn is_of_session(&self) -> bool {
         !matches!(self.action, Action::Inspect)
     }
 }
 
-/// When something was sent, and by which transaction: two moments of a clock that stood still are the same.
+/// When something was sent, and by which transaction. The number tells moments apart that are equal on the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sent {
     pub(super) at: Monotonic,
@@ -178,7 +178,7 @@ pub(super) struct Sent {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Transaction {
     pub(super) sent: Sent,
-    /// Whose it is.
+    /// The session that sent it.
     pub(super) session: SessionId,
     /// Whether it opens that session.
     pub(super) opens: bool,
@@ -187,9 +187,9 @@ pub(super) struct Transaction {
     /// The sessions that it ends.
     pub(super) ends: Vec<Ending>,
     pub(super) operations: Vec<PendingOperation>,
-    /// No answer is waited for longer.
+    /// The time until which an answer is awaited.
     pub(super) limit: Monotonic,
-    /// The keys whose records are to be forgotten.
+    /// The keys whose records are to be deleted.
     pub(super) forgets: Vec<Key>,
 }
 
@@ -199,7 +199,7 @@ impl Transaction {
         self.operations.len() + self.ends.len() + self.forgets.len()
     }
 
-    /// Whether it has several keys, any of which may be the locked one.
+    /// Whether it needs several keys, any of which may be the locked one.
     pub(super) fn has_several_keys(&self) -> bool {
         let keys: Vec<_> = self.operations.iter().map(|operation| &operation.slot.key).collect();
         !self.forgets.is_empty() || keys.windows(2).any(|keys| keys[0] != keys[1])
@@ -210,7 +210,7 @@ impl Transaction {
         self.lease_ms.is_some() || self.operations.iter().any(PendingOperation::is_of_session)
     }
 
-    /// Whom it was to end. If its session is not the context's any more, it was to delete that row, too.
+    /// The sessions that it was to end. These include its own session if that is no longer the context's.
     pub(super) fn endings(&self, own: SessionId) -> Vec<Ending> {
         let mut endings = self.ends.clone();
         if self.session != own && !self.opens {

@@ -1,13 +1,13 @@
-//! Being heard and seen: the channel and the beacon, up only while something is held or awaited.
+//! The channel and the beacon of a context, which are up only while it holds or waits.
 
 use super::{Machine, id::SessionId, output::Command, time::Monotonic};
 
-/// A beacon that does not stand by then is not waited for.
+/// How long to wait for the beacon to be raised.
 const RISING_LIMIT_MS: u64 = 250;
-/// A context that needs nothing stays present for this long, so that its next request costs no more than a transaction.
+/// How long a context that needs nothing keeps both up, so that its next request costs no more than a transaction.
 const IDLE_LIMIT_MS: u64 = 10_000;
 
-/// Whether other contexts can hear and see this one.
+/// Whether other contexts can reach this one and see its beacon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Presence {
     state: State,
@@ -21,11 +21,11 @@ pub(super) struct Presence {
 enum State {
     #[default]
     Resting,
-    /// The beacon was asked for.
+    /// The beacon was requested.
     Rising { until: Monotonic },
-    /// It stands.
+    /// The beacon is raised.
     Standing,
-    /// Awake without a beacon.
+    /// The channel is open, without a beacon.
     Dark,
 }
 
@@ -35,7 +35,7 @@ impl Presence {
         matches!(self.state, State::Rising { .. })
     }
 
-    /// The truth at the time of sending: whether the session's beacon stands.
+    /// Whether the session's beacon is raised at this moment.
     // Protocol: docs/protocol.md#s4.
     pub(super) fn beacon_stands(&self) -> bool {
         self.state == State::Standing
@@ -66,7 +66,7 @@ impl Presence {
 }
 
 impl Machine {
-    /// Wakes when there is something to be present for, and plans the rest when there no longer is.
+    /// Wakes when the context begins to need its session, and plans the rest when it no longer does.
     // Protocol: docs/protocol.md#s10.
     pub(super) fn follow_presence(&mut self, now: Monotonic) {
         let needed = !self.cohorts.is_empty() || !self.store_queue.is_idle();
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Others may have taken over already. What is still held is kept without a beacon.
+    /// The beacon is lost, so others may have taken over already. The leases that are still held are kept without a beacon.
     pub(super) fn beacon_lost(&mut self, session: SessionId, now: Monotonic) {
         if session != self.session.id() || self.presence.is_resting() {
             return;
@@ -106,12 +106,12 @@ impl Machine {
 
     /// A context that needs nothing any more ends its session.
     pub(super) fn rest_if_due(&mut self, now: Monotonic) {
-        // Once: as long as the store has not answered what is in flight, nothing more can be done.
+        // Only once: nothing more can be done until the store has answered what is in flight.
         if self.presence.rest_at.take_if(|at| *at <= now).is_none() {
             return;
         }
         if self.session.is_open() {
-            // The row goes first; the beacon goes with it.
+            // The row is deleted first, and the beacon is lowered after that.
             self.session.want_close();
         } else {
             self.rest();
@@ -123,7 +123,7 @@ impl Machine {
         self.rest_by(if self.presence.last.is_some() { Command::Fall } else { Command::Rest });
     }
 
-    /// Rests although the row may still be there: whoever finds it must see at once that its session has ended.
+    /// Rests although the row may still exist. Whoever finds the row must see at once that its session has ended.
     pub(super) fn fall(&mut self) {
         self.rest_by(Command::Fall);
     }

@@ -1,4 +1,4 @@
-//! What the store and the other contexts say.
+//! Handles what the store answers and what other contexts send.
 
 use super::{
     Machine,
@@ -18,8 +18,8 @@ use super::{
     token::Token,
 };
 
-/// How many waiters of a queue tell the holder that they wait. Messages may be lost, but rarely all of them, and one from every waiter
-/// would make each hand-off in a crowd costlier.
+/// How many waiters of a queue tell the holder that they wait. Messages may be lost, but rarely all of them. One from every waiter would
+/// make each hand-off in a long queue more expensive.
 const TELLERS: usize = 3;
 
 impl Machine {
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     fn answered(&mut self, transaction: &Transaction, mut reply: Reply, now: Monotonic) {
-        // Somebody else's store may be wrong. An assertion would panic in the task that asked, where nobody hears it.
+        // A store of another author may be wrong. An assertion would panic in the task that asked, where nobody notices.
         if reply.answers.len() != transaction.operations.len() {
             let (answers, operations) = (reply.answers.len(), transaction.operations.len());
             let error = StoreError::unknown(alloc::format!(
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// Nothing from before a wipe holds any more.
+    /// If the store was wiped, nothing from before counts any more.
     fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) {
         let known = self.store.replace(store);
         if known.is_some_and(|known| known != store) && self.session.is_open() && !transaction.opens {
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// After a time-out nothing more is made of an answer, but nothing is left behind either.
+    /// Handles an answer that came after its time-out. It is not used, but nothing that it granted is left behind.
     fn late_reply(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
         if transaction.session != self.session.id() {
             // Nobody waits for that session any more.
@@ -125,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// What was withdrawn meanwhile may have been applied after that.
+    /// A request that was withdrawn meanwhile may have been applied after the withdrawal.
     fn late_failure(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         if transaction.session != self.session.id() || error.applied == Applied::No {
             return;
@@ -151,21 +151,23 @@ impl Machine {
         }
     }
 
-    /// What stands in the record for a request that is not known here belongs to nobody.
+    /// Ends the entry of a request that is not known here.
     // Protocol: docs/protocol.md#i6.
     fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
         if self.knows(&slot.key, request) || grant.is_some_and(|token| self.knows_grant(&slot.key, token)) {
             return;
         }
         match grant {
-            // It is on its way already, and is tried again if it fails. A second release would make a loss of the first one.
+            // Its release is under way already, and is tried again if it fails. After a second release, the first one would be reported as
+            // a loss.
             Some(token) if self.store_queue.releases(&slot.key, token, request) => {}
             Some(token) => _ = self.store_queue.push(slot, Action::Release { token, request }, None, now),
             None => self.withdraw_request(slot, request, now),
         }
     }
 
-    /// Whether a request is under way, held, or about to be ended. What was sent already may have come before it.
+    /// Whether a request is under way, held, or about to be ended by an operation that is still to be sent. One that was already sent may
+    /// have come too early.
     pub(super) fn knows(&self, key: &Key, request: RequestId) -> bool {
         let ends = |action: &Action| match action {
             Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
@@ -216,7 +218,7 @@ impl Machine {
             Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
             Outcome::Busy { ahead } => self.busy(slot, ahead, now),
             Outcome::Superseded => self.seek(slot, now),
-            // It goes again: as a newer attempt, which adopts what an earlier one was granted, or in another session.
+            // It is sent again: as a newer attempt, which returns the grant of an earlier one, or in another session.
             Outcome::TooLate | Outcome::NoSession => self.ask(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
             Outcome::Unreadable(unreadable) => self.unreadable(slot, Refusal::Unreadable(*unreadable), now),
@@ -236,7 +238,7 @@ impl Machine {
         }
     }
 
-    /// A theft may be refused because the holder would not learn of it. That does not concern those who only wait.
+    /// A theft may be refused because the holder would not learn of it. This does not concern requests that only wait.
     fn unreadable(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
         match self.cohorts.change(slot).and_then(|cohort| cohort.turns.pop_thief()) {
             Some(thief) => {
@@ -247,8 +249,8 @@ impl Machine {
         }
     }
 
-    /// The lease that was to be taken over is gone, or what the request was granted was stolen before anybody here heard of
-    /// it: whoever stole it is told, and whoever waits queues again.
+    /// The lease that was to be taken over is gone; or the request's grant was stolen before this context learned of it. Then a turn that
+    /// had stolen it is told, and turns that wait queue again.
     fn nothing_to_take(&mut self, slot: &Slot, stolen: bool, now: Monotonic) {
         let reason = if stolen { LostReason::Stolen } else { LostReason::Expired };
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
@@ -256,7 +258,7 @@ impl Machine {
         if matches!(seeking.way, Way::Resume { .. }) {
             return self.fail_turns(slot, &Refusal::Lost(reason));
         }
-        // The first attempt to steal found the request granted already if it is the only one.
+        // If there was only one attempt to steal, it found the request granted already.
         if seeking.thefts > 1
             && let Some(thief) = cohort.turns.pop_thief()
         {
@@ -265,7 +267,7 @@ impl Machine {
         self.seek(slot, now);
     }
 
-    /// What the store says to a request for several keys.
+    /// Handles the answer to a request for several keys.
     fn acquire_all_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Action::AcquireAll(asks) = &operation.action else {
             return debug_assert!(false, "it is called for several keys only");
@@ -291,7 +293,7 @@ impl Machine {
         }
     }
 
-    /// An earlier attempt may have been granted unheard, all but what cannot be read or was stolen.
+    /// Withdraws all requests, because an earlier attempt may have been granted without an answer.
     fn withdraw_all(&mut self, operation: &PendingOperation, now: Monotonic) {
         let Action::AcquireAll(asks) = &operation.action else {
             return debug_assert!(false, "it is called for several keys only");
@@ -349,15 +351,15 @@ impl Machine {
         }
     }
 
-    /// What this context holds at the key in other ways learns that it stands in the way.
+    /// Notifies the other leases that this context has of the key, because they are in the way.
     fn wanted_here(&mut self, slot: &Slot, now: Monotonic) {
         for other in &self.cohorts.pick(Some(&slot.key), &|other, cohort| other != slot && cohort.held().is_some()) {
             self.wanted(other, None, now);
         }
     }
 
-    /// A grant that another transaction made, as this one found, or a signal says. The session's belief covers it: a look
-    /// and a signal add no time.
+    /// A grant that another transaction made, and that this one found or a message reports. The lease counts as valid for as long as the
+    /// session does: a look or a message adds no time.
     // Protocol: docs/protocol.md#s6, #s8, #s11, #s12.
     fn granted_elsewhere(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         let block = granted.block;
@@ -371,7 +373,7 @@ impl Machine {
         };
         let Some(seeking) = self.cohorts.seeking(&slot) else { return };
         if !seeking.asked && self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
-            // Of several keys, all are granted or none: their own answer says so.
+            // Several keys are granted together or not at all, as the answer to their own operation will tell.
             return;
         }
         let is_old = seeking.queued && block.first <= seeking.last_token;
@@ -379,7 +381,7 @@ impl Machine {
             return;
         }
         if was_robbed {
-            // It has neither a place nor a grant any more. The store says that it was robbed, once it is asked.
+            // The request has neither a place nor a grant any more. If this asks the store, it will report the theft.
             return self.ask(&slot, now);
         }
         if self.cohorts.held(&slot).is_some() {
@@ -389,18 +391,18 @@ impl Machine {
     }
 
     /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the grant was stolen. If the session
-    /// has ended meanwhile, the attempt counts only if the context still believed in the lease then.
+    /// has ended meanwhile, the attempt counts only if the context still considered the lease valid then.
     // Protocol: docs/protocol.md#i6, #p4.
     fn release_answered(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let key = &operation.slot.key;
-        // The thief may have taken the grant of an upgrade, of which this context never heard. Without an upgrade, a later theft took another
-        // lease of this context.
+        // The thief may have taken the grant of an upgrade that this context never learned of. Without an upgrade, a later theft took
+        // another lease of this context.
         let stolen = self.session.was_robbed(key, token)
             || (operation.maybe_upgraded && self.session.was_robbed_since(key, token));
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {
-            // Nobody knows any more whether the context still believed in the lease.
+            // It is no longer known whether the context still considered the lease valid.
             let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, false) };
             let lost = if released { None } else { Some(reason) };
             self.tell_released(turn, Ok(lost));
@@ -416,9 +418,9 @@ impl Machine {
         }
     }
 
-    /// What is kept here without being used is given back first: who released a key does not see itself hold it.
+    /// Releases unused leases first, so that a context that released a key does not see itself hold it.
     pub(super) fn inspect(&mut self, query: TurnId, key: &Key, now: Monotonic) {
-        // Nothing is sent until the context goes on.
+        // Nothing is sent until the context runs again.
         if self.life.is_suspended() {
             return self.inspected(Some(query), Err(StoreError::transient(SUSPENDED)));
         }
@@ -427,7 +429,7 @@ impl Machine {
         self.store_queue.push(&slot, Action::Inspect, Some(query), now);
     }
 
-    /// Another context says something. It is a hint: a grant is taken only by the request that it names.
+    /// Handles a message of another context. It is a hint: a grant is taken only by the request that it names.
     // Protocol: docs/protocol.md#s12, #i11.
     pub(super) fn message(&mut self, message: &Message, now: Monotonic) {
         if self.store.is_some_and(|store| store != message.store) {
@@ -444,13 +446,13 @@ impl Machine {
                     self.wanted(slot, tries.then_some(by), now);
                 }
             }
-            // It may be true: the next heartbeat tells.
+            // It may be true. The next heartbeat will tell.
             Body::Ended { holder } if holder == me => self.disbelieve(now),
             Body::Stolen { holder, token } if holder == me => self.grant_was_stolen(key, token, now),
             Body::Freed { asker } if asker == me => self.look_again_at(key, now),
             Body::InUse { asker } if asker == me => self.conclude_busy(key, now),
             Body::Gone { holder } => self.look_past(holder, now),
-            // It concerns somebody else.
+            // It concerns another session.
             Body::Granted { .. }
             | Body::Wanted { .. }
             | Body::Freed { .. }

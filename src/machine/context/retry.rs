@@ -1,4 +1,4 @@
-//! What a transaction carried that gave no answer.
+//! What to do with the operations of a transaction that failed.
 
 mod requests;
 
@@ -20,7 +20,7 @@ use super::{
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Machine {
-    /// The transaction gave no answer: what it carried is tried again, or given up with the error.
+    /// The transaction failed. Its operations are tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divide_transaction(transaction, error, now) {
@@ -29,7 +29,7 @@ impl Machine {
         if let Some(failures) = &mut self.failures_since_doubt {
             *failures = ATTEMPTS.min(*failures + 1);
         }
-        // By itself the heartbeat that went along is not too large.
+        // The heartbeat in it is not too large by itself.
         let retry = error.retry || (is_too_large && transaction.load() > 0);
         self.session_failed(transaction, &StoreError { retry, ..error.clone() }, now);
         let operations = self.set_apart(transaction, error, now);
@@ -43,9 +43,10 @@ impl Machine {
                     self.return_failed(transaction, operation, error, now);
                 }
                 Action::Inspect => self.inspected(operation.turn, Err(error.clone())),
-                // Tried again after a while, or the same judgement would be passed at once and for ever.
+                // Tried again after a while. Otherwise the same evidence would cause the same operation at once, for ever.
                 Action::End { .. } if error.retry => self.retry(operation, now),
-                // What was seen of it counts no more: a new watch begins, or a store that always fails would be asked for ever.
+                // What was seen of the session no longer counts, and a new watch begins. Otherwise a store that always fails would be asked
+                // for ever.
                 Action::End { target, .. } => self.forget_observation(*target),
                 Action::Look => self.look_failed(operation, error, now),
                 Action::Fence { .. } => {}
@@ -128,19 +129,19 @@ impl Machine {
         }
     }
 
-    /// What the transaction did to the session is not known, or did not happen.
+    /// What the transaction was to do to the session did not happen, or is unknown.
     // Protocol: docs/protocol.md#s1.
     fn session_failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let unknown = error.applied == Applied::Unknown;
         let is_own = transaction.session == self.session.id();
         let endings = transaction.endings(self.session.id());
         if transaction.opens && unknown && is_own {
-            // Nobody knows whether it is there: the next attempt has another id, and ends this one.
+            // It is unknown whether the session exists. The next attempt has another id, and ends this session.
             self.session.end_unsure(now);
             self.leave_session(now);
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {
-            // It was not opened, so nothing of it is to be withdrawn.
+            // The session was not opened, so none of its requests needs to be withdrawn.
             self.drop_operations_of_session(now);
         } else if is_own {
             if unknown {
@@ -154,7 +155,7 @@ impl Machine {
             }
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
-            // The store did not refuse to end the session: an operation went along whose key somebody keeps locked.
+            // The store did not refuse to end the session. Another operation of the transaction needed a locked key.
             let is_locked = KEYS_MAY_BE_LOCKED && error.kind == StoreErrorKind::Locked;
             if is_locked && !transaction.operations.is_empty() {
                 return self.session.end_later(&endings, now);
@@ -163,16 +164,15 @@ impl Machine {
         }
     }
 
-    /// Signals may say that requests were granted before their session is confirmed. If it never is they ask anew; nobody has
-    /// a guard yet.
+    /// Messages may report grants before the session is confirmed. If it never is, those requests ask again. Nobody has a guard yet.
     fn seek_what_was_signalled(&mut self, now: Monotonic) {
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {
             self.seek(slot, now);
         }
     }
 
-    /// Sessions that nobody ended are ended later: by each opening that is tried again, or it would wait behind them, and
-    /// else some times. After that their silence does it.
+    /// Sessions that could not be ended are ended later: by each further opening, which would otherwise wait behind them, and by a few
+    /// other attempts. After that, they end by their silence.
     fn end_stale_later(&mut self, opens: bool, endings: &[Ending], error: &StoreError, now: Monotonic) {
         let failures = self.session.note_stale_failure();
         if error.retry && (opens || failures < ATTEMPTS) {
@@ -183,7 +183,7 @@ impl Machine {
         }
     }
 
-    /// Who asked is told. It is tried again all the same: the guard shares already.
+    /// Reports the failure to the caller, and tries again nevertheless, because the guard is already shared.
     fn downgrade_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         if let Some(query) = operation.turn {
             self.tell_verified(query, Err(error.clone()));
@@ -208,12 +208,12 @@ impl Machine {
         } else if matches!(operation.action, Action::Verify { refill: true, .. }) {
             self.refill_failed(&operation.slot, error, now);
         } else {
-            // A try may wait for the answer.
+            // A try may be waiting for the answer.
             self.hand_out(&operation.slot, now);
         }
     }
 
-    /// The key gave no more tokens: who has a guard keeps it, and who waits for one here is told.
+    /// The grant got no more tokens. Guards stay as they are, and turns that wait for one here are told.
     fn refill_failed(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else { return };
         held.refilling = false;
@@ -221,8 +221,8 @@ impl Machine {
         self.stop_if_unwanted(slot, now);
     }
 
-    /// Nobody knows for how long the leases go on. Requests that have no guard yet and no time limit fail rather than
-    /// wait for that: those that stand behind a guard at once, the others after a lease.
+    /// It is unknown how long the leases will last. Requests without a time limit fail instead of waiting for the store: those behind a
+    /// guard of this context at once, the others after a lease.
     pub(super) fn fail_waiting_in_doubt(&mut self, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some() && !cohort.turns.is_empty()) {
@@ -244,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// Those who have no guard yet fail; the others go on hoping.
+    /// Fails the turns that have no guard yet. Guards stay in doubt.
     fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         for turn in &cohort.turns.take_all() {
@@ -275,7 +275,7 @@ impl Machine {
         {
             self.tell_released(turn, Err(error.clone()));
         }
-        // Not given up as long as the session goes on: it would keep for ever what it does not give back.
+        // Never given up while the session continues, because the session would keep the lease for ever.
         self.retry(&again, now);
     }
 }

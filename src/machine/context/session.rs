@@ -1,6 +1,6 @@
-//! A context's own session: its row, and until when the context may believe in all that it holds.
+//! A context's own session: its row, and until when the context may consider its leases valid.
 //!
-//! A context lives or dies as one. Belief, doubt and loss are the session's; a lease has none of its own.
+//! All leases of a context share the session's validity, doubt and loss. A lease has none of its own.
 
 mod belief;
 
@@ -21,48 +21,48 @@ use super::{
 /// How many other sessions are watched, whether or not they block this one.
 const WATCHED_PEERS: usize = 64;
 
-/// How many sessions of its own a context tries to end, the latest ones: a store that was silent for an hour would have to end
-/// hundreds in one transaction.
+/// How many of its own earlier sessions a context tries to end: the latest ones. After an hour of silence, a store would otherwise have to
+/// end hundreds in one transaction.
 const STALE: usize = 64;
 
 /// What a context knows of its own session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OwnSession {
     id: SessionId,
-    /// Whether its row was inserted, and nobody said that it is gone.
+    /// Whether its row was inserted, and has not been found missing since.
     is_open: bool,
-    /// How many ids were drawn beside its own.
+    /// How many ids were drawn for separate sessions.
     drawn: u64,
-    /// Sessions of this context that must not be there, and may be: their opening or their end was not answered.
+    /// Earlier sessions of this context that must end and may still exist, because their opening or their end was not answered.
     stale: Vec<SessionId>,
-    /// When those are ended at the latest. None: with whatever is sent next.
+    /// When those are ended at the latest. `None`: by the next transaction.
     stale_at: Option<Monotonic>,
     stale_failures: u32,
-    /// Counted from before the last confirmed opening or heartbeat was sent.
+    /// When the leases stop being valid. This counts from the moment before the last confirmed opening or heartbeat was sent.
     valid_until: Monotonic,
     /// The lease that the latest heartbeat asked for, in ms.
     asked_ms: u64,
-    /// The heartbeat that asked for another lease than the one before it.
+    /// The latest transaction whose heartbeat asked for another lease than the one before it.
     changed_by: u64,
-    /// What users want to be sure of, and until when.
+    /// The leases that users have extended, and until when.
     extensions: SortedMap<Slot, Monotonic>,
-    /// Nothing that this transaction or an earlier one carried dispels the doubt.
+    /// The transaction that was sent last when the doubt began. No answer to it or to an earlier one ends the doubt.
     doubted: Option<u64>,
     told_suspect: bool,
-    /// The latest transaction of this session that was never answered: it may still be applied, and must change nothing
-    /// then. None once a higher floor stands in the row.
+    /// The latest transaction of this session that was never answered. It may still be applied, and must change nothing then. `None` once
+    /// the row has a higher floor.
     unanswered: Option<u64>,
-    /// The next transaction carries a heartbeat.
+    /// Whether the next transaction carries a heartbeat.
     beat_wanted: bool,
-    /// The next transaction deletes the row.
+    /// Whether the next transaction deletes the row.
     close_wanted: bool,
     /// How many heartbeats failed in a row.
     failures: u32,
-    /// Whether the row was opened with a beacon, and each heartbeat since named one, too.
+    /// Whether the row was opened with a beacon, and each heartbeat since has confirmed it.
     shown_beacon: bool,
-    /// Grants that were stolen: no answer and no signal brings them back.
+    /// Grants that were stolen. No answer or message makes them valid again.
     robbed: SortedMap<(Key, Token), ()>,
-    /// Sessions that were there when this one opened, or an earlier one, and when they were read.
+    /// Other sessions that existed when this one or an earlier one opened, and when they were read.
     peers: Vec<(Peer, Monotonic)>,
 }
 
@@ -117,7 +117,7 @@ impl OwnSession {
         *self = Self { stale, stale_at, stale_failures, doubted, peers, ..Self::new(self.id.next()) };
     }
 
-    /// The same, where nobody knows whether the row is there: it need not wait for another end that failed.
+    /// The same, if it is unknown whether the row exists. The next session need not wait for another end that failed.
     // Protocol: docs/protocol.md#s1.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
         self.stale_at = Some(now);
@@ -125,37 +125,37 @@ impl OwnSession {
         self.end();
     }
 
-    /// The same, where the store was told to delete the row, and may be stopped before it does: what is sent next deletes it
-    /// once more.
+    /// The same, if the store was told to delete the row without a transaction, which may not have happened. The next transaction deletes
+    /// it again.
     pub(super) fn end_abandoned(&mut self) {
         self.stale_at = self.stale_at();
         self.stale.push(self.id);
         self.end();
     }
 
-    /// Whether others surely know of the beacon, if the row is there.
+    /// Whether others certainly know of the beacon, if the row exists.
     pub(super) fn has_shown_beacon(&self) -> bool {
         self.shown_beacon
     }
 
-    /// A fresh id for a lease on its way to another guard.
+    /// A new id for a lease that is taken out of its guard.
     pub(super) fn draw_id(&mut self) -> SessionId {
         self.drawn += 1;
         self.id.beside(self.drawn)
     }
 
-    /// How long the context may go on believing, in ms.
+    /// How long the leases are still valid, in ms.
     // Protocol: docs/protocol.md#s16.
     pub(super) fn belief_left(&self, now: Monotonic) -> u64 {
         if self.doubted.is_some() || !self.is_open { 0 } else { self.valid_until.since(now) }
     }
 
-    /// Whether its time is not over yet, doubted or not.
+    /// Whether the session has not expired yet, even if it is in doubt.
     pub(super) fn was_valid(&self, now: Monotonic) -> bool {
         self.is_open && now < self.valid_until
     }
 
-    /// Until when somebody wants to be sure of a lease.
+    /// Until when a lease was extended.
     pub(super) fn extended_until(&self, slot: &Slot) -> Option<Monotonic> {
         self.extensions.get(slot).copied()
     }
@@ -168,18 +168,18 @@ impl OwnSession {
         self.close_wanted = self.is_open;
     }
 
-    /// Something is wanted of the session again.
+    /// Keeps the session, because it is needed again.
     pub(super) fn stay(&mut self) {
         self.close_wanted = false;
     }
 
-    /// Counts an attempt to end a stale session that failed; how many did before.
+    /// Counts a failed attempt to end a stale session. Returns how many failed before.
     pub(super) fn note_stale_failure(&mut self) -> u32 {
         self.stale_failures += 1;
         self.stale_failures - 1
     }
 
-    /// What failed is done, or given up: the next sessions to be ended are tried as often again.
+    /// Resets that count, because the sessions have ended or were given up.
     pub(super) fn forget_stale_failures(&mut self) {
         self.stale_failures = 0;
     }
@@ -189,20 +189,20 @@ impl OwnSession {
         self.failures > 0
     }
 
-    /// Counts a heartbeat that failed; how many did before.
+    /// Counts a failed heartbeat. Returns how many failed before.
     pub(super) fn note_failure(&mut self) -> u32 {
         self.failures += 1;
         self.failures - 1
     }
 
-    /// What went along with the heartbeat was too large: the heartbeat goes next, and at once.
+    /// Sends the heartbeat next, at once, because the transaction that carried it was too large.
     // Protocol: docs/protocol.md#p6.
     pub(super) fn beat_by_itself(&mut self) {
         self.note_failure();
         self.want_beat();
     }
 
-    /// A transaction of this session may be applied at any time, or never.
+    /// Notes a transaction of this session that may be applied at any time, or never.
     pub(super) fn note_unanswered(&mut self, transaction: u64) {
         self.unanswered = self.unanswered.max(Some(transaction));
     }
@@ -216,18 +216,18 @@ impl OwnSession {
         self.robbed.keys().any(|(known, robbed)| known == key && *robbed >= token)
     }
 
-    /// Somebody wants to be sure of a lease until then.
+    /// Extends a lease until this moment.
     pub(super) fn extend(&mut self, slot: &Slot, until: Monotonic) {
         let known = self.extensions.get(slot).copied();
         self.extensions.insert(slot.clone(), known.map_or(until, |known| known.max(until)));
     }
 
-    /// Nobody needs to be sure of it any more.
+    /// Ends the extension of a lease.
     pub(super) fn end_extension(&mut self, slot: &Slot) {
         self.extensions.remove(slot);
     }
 
-    /// The heartbeat that a transaction carries. A lease that it shortens is not believed longer from then on.
+    /// The heartbeat for a transaction. If it asks for a shorter lease, the leases count as valid only for that long from then on.
     // Protocol: docs/protocol.md#s11, #s13, #s16.
     pub(super) fn beat(&mut self, sent: Sent, lease_ms: u64, beacon: bool) -> Beat {
         let lease_ms = self.wanted_lease_ms(sent.at, lease_ms);
@@ -242,12 +242,13 @@ impl OwnSession {
         Beat { beat: sent.transaction, beacon, lease_ms, floor }
     }
 
-    /// The heartbeat that was wanted is under way. One in a fenced transaction does not count: nobody knows whether it will be committed.
+    /// Notes that the wanted heartbeat is under way. One in a fenced transaction does not count, because it may not be committed.
     pub(super) fn beat_is_sent(&mut self) {
         self.beat_wanted = false;
     }
 
-    /// Whether all heartbeats from this transaction's on have asked for the same lease: whichever of them the store counts.
+    /// Whether all heartbeats since this transaction, including its own, have asked for the same lease. Then it does not matter which of
+    /// them the store counts.
     // Protocol: docs/protocol.md#s13.
     pub(super) fn has_asked_alike_since(&self, transaction: u64) -> bool {
         self.changed_by <= transaction
@@ -260,15 +261,15 @@ impl OwnSession {
         longest.map_or(lease_ms, |left_ms| lease_ms.max(lease_for_belief_ms(left_ms)))
     }
 
-    /// Whether the next transaction must carry a heartbeat, even if none is due: what is granted under a belief that is
-    /// nearly over is of no use, and attempts that come late are refused by the floor that it raises.
+    /// Whether the next transaction must carry a heartbeat, even if none is due: a lease that is granted when the session is about to
+    /// expire is of no use; and a heartbeat raises the floor, which refuses attempts that are too late.
     pub(super) fn needs_beat(&self, acquires: bool, now: Monotonic) -> bool {
         let nearly_over = acquires && self.belief_left(now) < belief_ms(self.asked_ms) / 2;
         self.beat_wanted || self.unanswered.is_some() || nearly_over
     }
 
-    /// Sessions that the next transaction ends: its own earlier ones, and those that stood still since this one opened; so many
-    /// at most.
+    /// The sessions that the next transaction ends, at most this many: the context's own earlier ones, and those that have been silent
+    /// since this one opened.
     pub(super) fn endings(&mut self, most: usize, silent_since: impl Fn(&Peer, Monotonic) -> bool) -> Vec<Ending> {
         let mut endings = Vec::new();
         for session in self.stale.drain(..most.min(self.stale.len())) {
@@ -284,28 +285,28 @@ impl OwnSession {
         endings
     }
 
-    /// How many sessions of its own the next transaction should end.
+    /// How many earlier sessions of this context the next transaction should end.
     pub(super) fn stale(&self) -> usize {
         self.stale.len()
     }
 
-    /// Those of one's own must still end: at this time, if the last attempt failed.
+    /// Plans to end the context's own sessions among these at this time, because the last attempt failed.
     pub(super) fn end_later(&mut self, endings: &[Ending], at: Monotonic) {
         for ending in endings.iter().filter(|ending| ending.beat.is_none()) {
             self.stale.push(ending.session);
         }
-        // What is new stands before what was to end with it.
+        // The newest come first, so the oldest are dropped.
         self.stale.truncate(STALE);
         self.stale_at = Some(at);
     }
 
-    /// A session that was opened after all, although nobody waits for it any more.
+    /// Plans to end a session that was opened after all, although the context has given it up.
     pub(super) fn end_too(&mut self, session: SessionId) {
         self.stale_at.get_or_insert_default();
         self.stale.push(session);
     }
 
-    /// Who stands there since an earlier session of this context is watched since then.
+    /// Watches these peers. A peer that an earlier session of this context saw counts as watched since then.
     fn meet_peers(&mut self, peers: &[Peer], now: Monotonic) {
         self.peers.retain(|(known, _)| peers.iter().all(|peer| peer.session != known.session || peer == known));
         for peer in peers {
@@ -315,12 +316,12 @@ impl OwnSession {
         }
     }
 
-    /// They end by their silence.
+    /// Gives up ending stale sessions. They end by their silence.
     pub(super) fn forget_stale(&mut self) {
         self.stale.clear();
     }
 
-    /// When the next stale sessions are ended, if there are any that nothing else takes along.
+    /// When the stale sessions are ended, if no other transaction ends them earlier.
     pub(super) fn stale_at(&self) -> Option<Monotonic> {
         self.stale_at.filter(|_| !self.stale.is_empty())
     }

@@ -1,4 +1,5 @@
-//! Operations on their way: one transaction in flight per context, the rest waits and goes together.
+//! Operations on their way to the store. A context has one transaction in flight. Meanwhile the other operations wait, and then go
+//! together.
 
 mod apart;
 mod room;
@@ -20,7 +21,7 @@ use room::Room;
 pub(super) use search::Endings;
 use search::sorted_slots;
 
-/// A queue that is longer is not searched for each request that was given up.
+/// A queue that is longer than this is not searched for each request that is given up.
 const LONG: usize = 64;
 
 /// Late answers of this many transactions are still looked at.
@@ -40,7 +41,7 @@ const REMEMBERED: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct StoreQueue {
     waiting: Vec<PendingOperation>,
-    /// What failed goes again together, or every operation would be a transaction of its own.
+    /// Operations that failed. They are sent again together, because each would need a transaction of its own otherwise.
     later: Vec<PendingOperation>,
     retry_at: Option<Monotonic>,
     transaction: Option<Transaction>,
@@ -92,7 +93,7 @@ impl StoreQueue {
         now: Monotonic,
     ) -> &mut PendingOperation {
         let last = self.waiting.len();
-        // Mostly it goes alone.
+        // Usually it is sent alone.
         self.waiting.reserve_exact(usize::from(last == 0));
         self.waiting.push(PendingOperation::new(slot, action, turn, now));
         &mut self.waiting[last]
@@ -108,18 +109,18 @@ impl StoreQueue {
         earliest(&[self.retry_at, limit])
     }
 
-    /// What is known now was known after this.
+    /// The latest transaction, at this moment: what is known now was found after it was sent.
     pub(super) fn last_sent(&self, now: Monotonic) -> Sent {
         Sent { at: now, transaction: self.last_id }
     }
 
-    /// Something is sent in a transaction that is none of ours. It gets a number as ours do, if it counts for a lease.
+    /// Notes that something is sent in a user's transaction. It gets a number of its own if it renews the session.
     pub(super) fn sent_elsewhere(&mut self, now: Monotonic, counts: bool) -> Sent {
         self.last_id += u64::from(counts);
         Sent { at: now, transaction: self.last_id }
     }
 
-    /// What is under way.
+    /// The transaction in flight.
     pub(super) fn in_flight(&self) -> Option<&Transaction> {
         self.transaction.as_ref()
     }
@@ -155,7 +156,7 @@ impl StoreQueue {
         let end = Action::End { target, beat };
         let is_it =
             |operation: &PendingOperation| operation.action == end && slots.binary_search(&operation.slot).is_ok();
-        // One that failed is not waited for: the same evidence would be found at once and for ever.
+        // Does not wait until one that failed is due: otherwise the same evidence would be found again at once, for ever.
         self.take_unsent(&is_it);
         let under_way = sorted_slots(&[self.in_flight_operations()], &is_it);
         let slots = slots.iter().filter(|slot| under_way.binary_search(slot).is_err());
@@ -185,14 +186,14 @@ impl StoreQueue {
         self.room.widen(load);
     }
 
-    /// Takes what was not sent yet, and is like this.
+    /// Takes the operations that were not sent yet and satisfy the predicate.
     fn take_unsent(&mut self, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
         let mut taken = take(&mut self.waiting, is_it);
         taken.append(&mut take(&mut self.later, is_it));
         taken
     }
 
-    /// Takes back what was not sent yet.
+    /// Takes back the operations of a slot that were not sent yet and satisfy the predicate.
     pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<PendingOperation> {
         self.take_unsent(&|operation| is_it(&operation.action) && operation.slot == *slot)
     }
@@ -213,12 +214,12 @@ impl StoreQueue {
         HAS_MANY_KEYS && self.given_up > self.waiting.len() / 2
     }
 
-    /// Takes back what was not sent yet and makes sense in one session only.
+    /// Takes back the operations that were not sent yet and make sense in one session only.
     fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
         self.take_unsent(&PendingOperation::needs_this_session)
     }
 
-    /// Sends it again, at this time at the latest.
+    /// Sends an operation again, at this time at the latest.
     pub(super) fn try_again(&mut self, operation: PendingOperation, at: Monotonic) {
         self.retry_at = earliest(&[self.retry_at, Some(at)]);
         self.later.push(operation);
@@ -234,7 +235,7 @@ impl StoreQueue {
     }
 }
 
-/// Takes the operations that are like this out of a list.
+/// Takes the operations that satisfy the predicate out of a list.
 fn take(operations: &mut Vec<PendingOperation>, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
     let mut taken = Vec::new();
     if operations.iter().any(is_it) {

@@ -1,4 +1,4 @@
-//! Changing the mode of a lease that is held.
+//! Changes the mode of a lease that is held.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -17,7 +17,7 @@ use super::{
 };
 
 impl Machine {
-    /// A guard that shares wants to hold exclusively: ahead of everybody who queues, once it is the last who shares.
+    /// Upgrades the lease of a shared guard: ahead of everybody in the queue, once no other guard shares the key.
     pub(super) fn upgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
         let held = self.cohorts.change_held(slot);
         let Some((held, user)) = held.and_then(|held| {
@@ -30,7 +30,7 @@ impl Machine {
             return self.emit(Event::Upgraded { query, turn, token: user.token });
         }
         if let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.may_go_again(turn)) {
-            // It waits until the store has said what became of the last one.
+            // It waits until the store has answered the previous one.
             upgrade.again = Some(query);
             return;
         }
@@ -41,7 +41,7 @@ impl Machine {
         self.begin_upgrade(slot, now);
     }
 
-    /// Asks the store, once nobody else here shares.
+    /// Asks the store, once no other guard of this context shares the lease.
     pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
         let request = self.last_request.next();
         let Some(held) = self.cohorts.change_held(slot) else {
@@ -66,19 +66,19 @@ impl Machine {
             held.upgrade = None;
             return self.share_on(slot, now);
         };
-        // Asked again without waiting, the place goes, unless it was granted already.
+        // A repetition that does not wait gives up the place, unless the upgrade was granted already.
         upgrade.cancelled = true;
         seeking.wait = false;
         self.ask(slot, now);
     }
 
-    /// The upgrades that somebody waits for: each with its query, and the slot of its guard.
+    /// The upgrades whose callers still wait: each with its query, and the slot of its guard.
     pub(crate) fn awaited_upgrades(&self) -> Vec<(TurnId, Slot)> {
         let awaited = |slot: &Slot| self.cohorts.held(slot)?.upgrade.as_ref()?.awaited();
         self.cohorts.slots().into_iter().filter_map(|slot| Some((awaited(&slot)?, slot))).collect()
     }
 
-    /// The guard that wanted to upgrade goes. Whether the store was asked: then nobody knows what became of the lease.
+    /// Cancels the upgrade of a guard that ends. Returns whether the store was asked: then it is unknown whether the lease was upgraded.
     pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) -> bool {
         let Some(held) = self.cohorts.change_held(slot) else { return false };
         let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return false };
@@ -91,13 +91,13 @@ impl Machine {
         asked
     }
 
-    /// What the store says to the request of an upgrade.
+    /// Handles the answer to the request of an upgrade.
     // Protocol: docs/protocol.md#rule-5.
     pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: &Outcome, now: Monotonic) {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
             Outcome::Waiting { last_token, position, ahead } => {
-                // The rival, if there was one, no longer upgrades. What it still says does not count.
+                // The rival, if there was one, no longer upgrades. Its further messages do not count.
                 if let Some(seeking) = self.cohorts.change_seeking(slot) {
                     (seeking.look_until, seeking.probes_until) = (None, None);
                 }
@@ -156,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// The upgrade failed; the guard goes on sharing.
+    /// The upgrade failed, and the guard stays shared.
     pub(super) fn end_upgrade(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
         let Some(upgrade) = self.cohorts.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
         match upgrade.again {
@@ -214,27 +214,27 @@ impl Machine {
         self.weaken(slot, Some(query), now);
     }
 
-    /// Lets other contexts share what is held exclusively, once nobody here needs it so.
+    /// Downgrades an exclusive lease, once no guard here needs it exclusively.
     pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else {
             return debug_assert!(false, "its user has just spoken");
         };
         let (token, request) = (held.grant, held.request);
         match query {
-            // Others here hold it exclusively too: it is weakened when they are gone.
+            // Other guards here hold it exclusively, too. It is downgraded when they are gone.
             Some(query) if held.mode == Mode::Exclusive && !held.is_too_strong() => {
                 self.tell_verified(query, Ok(true));
             }
             None if !held.is_too_strong() => {}
             _ => {
-                // Not believed any longer from now on, whenever the store does it.
+                // The context no longer considers it exclusive, whenever the store applies the downgrade.
                 held.mode = Mode::Shared;
                 self.store_queue.push(slot, Action::Downgrade { token, request }, query, now);
             }
         }
     }
 
-    /// What the store says to a downgrade.
+    /// Handles the answer to a downgrade.
     pub(super) fn downgraded(&mut self, operation: &PendingOperation, outcome: &Outcome, now: Monotonic) {
         let Action::Downgrade { token, .. } = operation.action else {
             return debug_assert!(false, "it is called for a downgrade only");
@@ -248,7 +248,7 @@ impl Machine {
                 held.mode = Mode::Shared;
                 self.hand_out(slot, now);
             }
-            // It may have been upgraded since: that the request can tell.
+            // It may have been upgraded since, which the answer to its request will tell.
             Some(held) if held.asks_for_upgrade() => self.ask(slot, now),
             Some(_) => self.judge_loss(slot, token, outcome, now),
             None => {}
@@ -271,12 +271,12 @@ impl Machine {
 }
 
 impl Upgrade {
-    /// Whether this guard gave it up, and nobody waits for its end to upgrade again.
+    /// Whether this guard gave the upgrade up, and no second call waits to upgrade again.
     fn may_go_again(&self, turn: TurnId) -> bool {
         self.cancelled && self.turn == turn && self.again.is_none()
     }
 
-    /// Who waits to hear of it.
+    /// The query that waits for the outcome.
     pub(super) fn awaited(&self) -> Option<TurnId> {
         self.again.or_else(|| (!self.cancelled).then_some(self.query))
     }

@@ -1,4 +1,4 @@
-//! Asking the store whether a lease is current.
+//! Asks the store whether a lease is current.
 
 use super::{
     Machine,
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl Machine {
-    /// A user wants to know, and to be sure for a while. The answer comes with a heartbeat.
+    /// Verifies a lease for a user, and extends it by the span. The answer comes with a heartbeat.
     pub(super) fn verify(&mut self, query: TurnId, turn: TurnId, slot: &Slot, span_ms: u64, now: Monotonic) {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn));
         if held.is_none() {
@@ -28,7 +28,7 @@ impl Machine {
         self.session.want_beat();
     }
 
-    /// Asks about the grant itself. More tokens come along, if they are needed.
+    /// Asks whether the grant itself is current, and reserves more tokens if they are needed.
     pub(super) fn ask_whether_current(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
         let Some(held) = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut) else { return };
         held.is_asked_about = true;
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would consider it valid for ever.
-    /// And the message of a grant may be lost while the connection is replaced: nobody sends it again.
+    /// Also, the message of a grant may be lost while the connection is replaced, and nobody sends it again.
     // Protocol: docs/protocol.md#k.
     pub(super) fn recheck(&mut self, now: Monotonic) {
         let (held, waiting) = (self.cohorts.slots(), self.cohorts.waiting());
@@ -48,7 +48,7 @@ impl Machine {
 
     /// Asks whether each of these grants is current, unless that query is still to be sent.
     pub(super) fn ask_about(&mut self, slots: &[Slot], now: Monotonic) {
-        // One search for all: a context may hold thousands.
+        // One search for all of them, because a context may hold thousands.
         let asked = self.store_queue.unsent(slots, is_verification);
         for slot in slots {
             if asked.binary_search(slot).is_err() {
@@ -57,7 +57,7 @@ impl Machine {
         }
     }
 
-    /// The tokens are used up: more are reserved, and the turns wait for them.
+    /// Reserves more tokens, because they are used up. The turns wait for them.
     pub(super) fn refill(&mut self, slot: &Slot, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else {
             return debug_assert!(false, "what has no tokens left is held");
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// What the store says of a grant.
+    /// Handles the answer about a grant.
     pub(super) fn verified(
         &mut self,
         operation: &PendingOperation,
@@ -116,7 +116,7 @@ impl Machine {
     ) {
         let Some(held) = self.cohorts.held(slot).filter(|held| held.grant == token) else { return };
         if matches!(outcome, Outcome::NotCurrent { .. }) && held.asks_for_upgrade() {
-            // It may have been upgraded by a transaction of another context: that the request can tell.
+            // It may have been upgraded by a transaction of another context, which the answer to its request will tell.
             return self.ask(slot, now);
         }
         match *outcome {
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// The key has used up its tokens: who has a guard keeps it, and nobody gets another one.
+    /// The key has used up its tokens. Guards stay valid, and no turn gets another one.
     fn fail_without_tokens(&mut self, slot: &Slot) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let turns = cohort.turns.take_all();
@@ -158,10 +158,10 @@ impl Machine {
         self.stop_if_unwanted(slot, now);
     }
 
-    /// The store does not know the grant.
+    /// The store does not have the grant.
     pub(super) fn judge_loss(&mut self, slot: &Slot, token: Token, outcome: &Outcome, now: Monotonic) {
         let valid = self.session.was_valid(now);
-        // What it was upgraded to, unheard, may have been stolen.
+        // The grant of an upgrade that this context never learned of may have been stolen.
         let stolen = self.session.was_robbed_since(&slot.key, token);
         let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, valid) };
         self.lose(slot, reason, now);
@@ -169,7 +169,7 @@ impl Machine {
 }
 
 impl Outcome {
-    /// Why a lease is lost of which a store says this. `valid` tells whether its holder believed in it.
+    /// Why a lease is lost, according to this answer of the store. `valid` tells whether its holder still considered it valid.
     pub(super) fn loss(&self, token: Token, valid: bool) -> LostReason {
         match *self {
             Self::NotCurrent { last_token, .. } if last_token < token => LostReason::StoreCleared,

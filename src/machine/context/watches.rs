@@ -1,4 +1,4 @@
-//! Which beacons this context watches, and for which requests. An absence that is seen condemns only rows that were read before.
+//! Which beacons this context watches, and for which requests. The absence of a beacon is evidence only against rows that were read before.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -7,18 +7,18 @@ use super::{
     Machine, detector::Neighbour, id::SessionId, input::Slot, output::Command, sorted::SortedMap, time::Monotonic,
 };
 
-/// One watch for each session that stands right before a request, however many requests it stands before.
+/// One watch for each session that is right ahead of a request, however many requests it is ahead of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Watches {
     placed: SortedMap<SessionId, Watch>,
     /// The sessions whose beacons are watched for each slot.
     by_slot: SortedMap<Slot, Vec<SessionId>>,
-    /// The slots to look through: other sessions may stand right before their requests now, or the requests wait no more.
+    /// The slots to check: other sessions may be right ahead of their requests now, or the requests wait no longer.
     changed: Vec<Slot>,
     last_id: u64,
 }
 
-/// A watch for the beacon of a session, and the beat that the absence of this beacon would condemn.
+/// A watch for the beacon of a session, and the beat against which the absence of this beacon is evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Watch {
     /// 0 if it is not placed yet.
@@ -34,7 +34,7 @@ impl Watches {
         self.changed.push(slot.clone());
     }
 
-    /// Notes that a slot wants these sessions watched, and no others. Adds to `affected` each session whose watch is to be placed or ended.
+    /// Notes that a slot needs these sessions watched, and no others. Adds to `affected` each session whose watch must be placed or ended.
     // Protocol: docs/protocol.md#s4.
     fn watch_for(&mut self, slot: &Slot, wanted: &[Neighbour], affected: &mut SortedMap<SessionId, ()>) {
         let watched = self.by_slot.get_mut(slot).map(mem::take).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Watches {
 }
 
 impl Machine {
-    /// A beacon is gone, seen so after the rows were read: its holder is dead.
+    /// A beacon was found gone after the row was read, so its context is dead.
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some((session, watch)) = self.watches.take(watch) else { return };
         let slots: Vec<_> = watch.slots.keys().cloned().collect();
@@ -79,15 +79,15 @@ impl Machine {
         self.look_at_each(&slots, now);
     }
 
-    /// With the session, whatever watched for it has gone.
+    /// Forgets all watches, because the signals have ended them together with the session.
     pub(super) fn forget_watches(&mut self) {
         self.watches.placed.clear();
         self.watches.by_slot.clear();
         self.watches.changed = self.cohorts.waiting();
     }
 
-    /// Watches the beacons of those right before this context's requests. A beat that moved restarts the watch: an absence condemns a row
-    /// only if it was seen after that row was read.
+    /// Watches the beacons of the sessions right ahead of this context's requests. A new beat restarts the watch, because an absence counts
+    /// against a row only if it was seen after that row was read.
     pub(super) fn sync_watches(&mut self) {
         if self.watches.changed.is_empty() {
             return;
@@ -107,7 +107,7 @@ impl Machine {
         }
     }
 
-    /// Places the watch for a session anew, or forgets it if no slot wants it any more.
+    /// Places the watch for a session again, or forgets it if no slot needs it any more.
     fn place_watch(&mut self, session: SessionId) {
         let Some(watch) = self.watches.placed.get_mut(&session) else {
             return debug_assert!(false, "whoever is affected has a watch");

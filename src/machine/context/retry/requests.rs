@@ -1,4 +1,4 @@
-//! Requests and looks that failed: they are tried again, or whoever waits for them is told.
+//! Requests and looks that failed: they are tried again, or their callers are told.
 
 use super::super::{
     Machine,
@@ -26,7 +26,7 @@ impl Machine {
         let limit_ms = self.config.lease_ms;
         let Some(cohort) = self.cohorts.get(&operation.slot) else { return };
         let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
-        // A store that is slow is waited for, as anybody who holds the key would be.
+        // A request waits for a slow store as it would for a holder.
         let waits_out_a_lease = seeking.queued || (seeking.wait && error.is_slowness());
         let has_hardly_asked = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked();
         let patience = has_hardly_asked || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
@@ -57,7 +57,7 @@ impl Machine {
         }
     }
 
-    /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
+    /// Tries again for the turns that are left. They may want less than those that went: none may steal, and their priority may be smaller.
     // Protocol: docs/protocol.md#p3.
     fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
         self.rob_no_more(&operation.slot);
@@ -77,8 +77,8 @@ impl Machine {
         }
     }
 
-    /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
-    /// that, and so the request goes on, until the store says what it did.
+    /// Tells the guard that its upgrade failed. The store may have upgraded the lease nevertheless, and a withdrawal would remove it. So
+    /// the request continues until the store answers.
     fn upgrade_failed(
         &mut self,
         operation: &PendingOperation,
@@ -156,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Who waits to hold exclusively what it shares is told, too. The guard goes on sharing.
+    /// Tells a guard that waits for an upgrade, too. The guard stays shared.
     fn give_up_upgrade(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
         let upgrade = self.cohorts.held(slot).and_then(|held| held.upgrade.as_ref());
         if let Some(query) = upgrade.and_then(|upgrade| upgrade.awaited()) {

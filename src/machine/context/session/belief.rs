@@ -1,4 +1,4 @@
-//! Until when a context believes in its session, when it doubts, and what it loses with it.
+//! Until when a context considers its session valid, when it is in doubt, and what it loses with the session.
 
 use super::super::{
     Machine,
@@ -13,7 +13,7 @@ use super::super::{
 };
 
 impl Machine {
-    /// What a transaction's answer says of the session that sent it.
+    /// Handles what a transaction's answer says about the session that sent it.
     // Protocol: docs/protocol.md#s4, #s8, #s9, #s16.
     pub(in super::super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
         if !transaction.ends.is_empty() {
@@ -39,13 +39,13 @@ impl Machine {
         }
         if let Some(lease_ms) = transaction.lease_ms {
             self.session.failures = 0;
-            // It raised the floor above whatever was unanswered when it was sent.
+            // It raised the floor above all transactions that were unanswered when it was sent.
             self.session.unanswered = self.session.unanswered.filter(|late| *late > transaction.sent.transaction);
             self.confirm(transaction.sent, lease_ms, now);
         }
     }
 
-    /// A grant of this session was stolen. Whatever says later that it was granted is out of date.
+    /// Notes that a grant of this session was stolen. Any later report of this grant is out of date.
     pub(in super::super) fn grant_was_stolen(&mut self, key: &Key, token: Token, now: Monotonic) {
         if self.session.was_robbed(key, token) {
             return;
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// The store confirmed an opening or a heartbeat that was sent then.
+    /// The store confirmed an opening or a heartbeat that was sent at this moment.
     // Protocol: docs/protocol.md#k.
     pub(in super::super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
         let session = &mut self.session;
@@ -77,13 +77,13 @@ impl Machine {
                 !held.users.is_empty() && self.cohorts.get(slot).is_some_and(|cohort| cohort.turns.is_empty());
             if !is_settled {
                 self.hand_out(slot, now);
-                // Whoever it was for may have gone while it was in doubt.
+                // The turn that wanted the lease may have gone while the lease was in doubt.
                 self.stop_if_unwanted(slot, now);
             }
         }
     }
 
-    /// Time passed otherwise than it should, or a connection was lost: nothing is believed until the store has answered. Whatever happened
+    /// The context may have been paused, or a connection was lost: all leases are in doubt until the store has answered. Whatever happened
     /// here may have happened to the store's connection, too, so its first errors end no wait.
     // Protocol: docs/protocol.md#i11.
     pub(in super::super) fn doubt(&mut self, now: Monotonic) {
@@ -91,8 +91,8 @@ impl Machine {
         self.disbelieve(now);
     }
 
-    /// Nothing is believed until the store has answered. Whoever says that the session has ended says nothing of the store, and so excuses
-    /// none of its errors.
+    /// All leases are in doubt until the store has answered. This is also for a report that the session has ended. Such a report says
+    /// nothing about the store, so it excuses none of the store's errors.
     pub(in super::super) fn disbelieve(&mut self, now: Monotonic) {
         self.session.doubted = Some(self.store_queue.last_transaction());
         self.suspect(now);
@@ -113,15 +113,15 @@ impl Machine {
         }
     }
 
-    /// When the context must begin to doubt, unless it does already.
+    /// When the leases come into doubt, unless they are already.
     pub(in super::super) fn belief_ends(&self) -> Option<Monotonic> {
         let session = &self.session;
         let counts = session.is_open && !session.told_suspect && self.cohorts.any_held();
         counts.then_some(session.valid_until)
     }
 
-    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have ended the session yet. Whoever holds a
-    /// lock cannot ask whether it is in doubt: unless the store was not asked yet, it is lost.
+    /// A lease that has expired by the holder's own clock is in doubt, not lost, because perhaps nobody has ended the session yet. But the
+    /// holder of a lock of `leases.locks` cannot ask whether it is in doubt, so the lock is lost, unless the store was hardly asked yet.
     // Protocol: docs/protocol.md#k, #p4.
     pub(in super::super) fn doubt_if_expired(&mut self, now: Monotonic) {
         if self.belief_ends().is_none_or(|end| end > now) {
@@ -157,13 +157,13 @@ impl Machine {
         self.lose_all(LostReason::StoreFailed, now);
     }
 
-    /// Everything that the session held is lost, and whoever still waits queues again under the next one.
+    /// All leases of the session are lost. The turns that still wait queue again in the next session.
     fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
         for slot in &self.cohorts.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
             let tries = self.cohorts.seeking(slot).is_some_and(|seeking| !seeking.wait);
             match slot.own {
-                // It goes again as it is: for several keys at once, or for one very lease.
+                // It is sent again as it is: for several keys at once, or for one particular lease.
                 Some(_) if tries => {}
                 Some(_) if !believed => self.seek(slot, now),
                 _ => self.seek_anew(slot, reason, now),
@@ -171,7 +171,7 @@ impl Machine {
         }
     }
 
-    /// This transaction deletes the session's row, or found it gone. The id is dead from now on, whatever becomes of a deletion.
+    /// This transaction deletes the session's row, or found it missing. The id is not used again, even if the deletion fails.
     // Protocol: docs/protocol.md#s10.
     pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
@@ -179,7 +179,7 @@ impl Machine {
         self.rest_after(transaction);
     }
 
-    /// What was to be given back is lost with the session. Its row may remain, so the beacon goes.
+    /// The leases that were to be released end with the session. Its row may remain, so the beacon is lowered.
     pub(in super::super) fn leave_session(&mut self, now: Monotonic) {
         self.drop_all_of_session(now);
         self.fall();

@@ -8,7 +8,8 @@ use super::super::{
 use super::{StoreQueue, take};
 
 impl StoreQueue {
-    /// What was refused for good goes one at a time. Whether some of that stays.
+    /// Collects the operations that are due. Those that the store refused for good are sent one at a time. Returns whether some of these
+    /// stay.
     pub(super) fn collect_due(&mut self, now: Monotonic) -> bool {
         if self.retry_at.is_none_or(|at| at > now) {
             return false;
@@ -19,7 +20,7 @@ impl StoreQueue {
         }
         let mut refused = take(&mut self.later, &|operation| operation.is_refused()).into_iter();
         if KEYS_MAY_BE_LOCKED {
-            // A request that came meanwhile would find its key taken by its own context.
+            // Otherwise a request that came meanwhile would find its key taken by its own context.
             let returns = take(&mut self.later, &|operation| operation.gives_back() && !operation.holds_up());
             self.put_first(returns);
         }
@@ -29,14 +30,14 @@ impl StoreQueue {
         !self.later.is_empty()
     }
 
-    /// What needs a locked key is sent only after everything else.
+    /// Operations that need a locked key are sent only after everything else.
     pub(in super::super) fn defer_locked(&mut self) {
         self.went_alone = true;
     }
 
-    /// Takes what waits. A release or withdrawal that waits to be tried again goes right before a request for its key. Otherwise the
-    /// request would find the key taken by its own context. This happens only once, so that a store that refuses it at once is not asked
-    /// without end.
+    /// Takes the operations that wait. A release or withdrawal that waits to be tried again goes right before a request for its key.
+    /// Otherwise the request would find the key taken by its own context. This happens only once, so that a store that refuses it at once
+    /// is not asked without end.
     pub(super) fn take_waiting(&mut self) -> Vec<PendingOperation> {
         let waiting = core::mem::take(&mut self.waiting);
         let may_hurry = |operation: &PendingOperation| operation.gives_back() && !operation.is_hurried;
@@ -69,7 +70,7 @@ impl StoreQueue {
         take(pending, &|operation| operation.goes_apart(&locked))
     }
 
-    /// The keys at which something that waits, or is to be tried again, was found locked. They are sorted.
+    /// The keys that were found locked, of operations that wait or are to be tried again. They are sorted.
     pub(super) fn locked_keys(&self, waiting: &[PendingOperation]) -> Vec<Key> {
         if !KEYS_MAY_BE_LOCKED {
             return Vec::new();
@@ -95,7 +96,7 @@ pub(super) fn next_apart(apart: &[PendingOperation], others: &[PendingOperation]
     apart.iter().position(|operation| operation.all.is_empty() || !operation.keys().any(returned))
 }
 
-/// Takes the first of what is sent alone, and all that needs the same locked key and no other, in the order in which it was wanted.
+/// Takes the first operation that is sent separately, and all that need the same locked key and no other, in their order.
 pub(super) fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
     let first = apart.remove(0);
     if !KEYS_MAY_BE_LOCKED {

@@ -28,7 +28,7 @@ impl Room {
         list.split_off(self.beside(else_goes).max(1).min(list.len()))
     }
 
-    /// The store refused a transaction of this size. Returns whether a smaller one is possible.
+    /// Notes that the store refused a transaction of this size. Returns whether a smaller one is possible.
     pub(super) fn narrow(&mut self, load: usize) -> bool {
         if load > 1 {
             self.0 = self.0.min(load / 2);
@@ -36,7 +36,7 @@ impl Room {
         load > 1
     }
 
-    /// The store accepted a transaction of this size.
+    /// Notes that the store accepted a transaction of this size.
     pub(super) fn widen(&mut self, load: usize) {
         if load >= self.0 {
             self.0 = MOST.min(self.0 + 1);

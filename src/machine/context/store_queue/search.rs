@@ -1,4 +1,4 @@
-//! What is asked of the queue: whether it holds something, and where.
+//! Searches of the queue.
 
 use alloc::vec::Vec;
 
@@ -32,24 +32,24 @@ impl StoreQueue {
         self.waiting.is_empty() && self.later.is_empty() && self.transaction.is_none()
     }
 
-    /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
+    /// Whether no transaction is in flight, and the end of the session would do everything that waits.
     pub(in super::super) fn is_done_by_session_end(&self) -> bool {
         self.later.iter().all(PendingOperation::may_go_unsent)
             && self.transaction.is_none()
             && self.waiting.iter().all(PendingOperation::is_done_by_session_end)
     }
 
-    /// Whether there is nothing for which the session must go on.
+    /// Whether the session need not continue for anything in the queue.
     pub(in super::super) fn is_idle(&self) -> bool {
         !any(&self.lists(), &|operation| !operation.may_go_unsent()) && !self.carries_beat()
     }
 
-    /// Whether something failed and is to be tried again, whoever else has gone.
+    /// Whether something failed and must be tried again, even if the manager and all guards have gone.
     pub(in super::super) fn retries(&self) -> bool {
         self.later.iter().any(|operation| !operation.is_late)
     }
 
-    /// A key at which something of the session is still under way.
+    /// A key for which something of the session is still under way.
     pub(in super::super) fn any_key(&self) -> Option<&Key> {
         let mut operations = self.lists().into_iter().flatten();
         operations.find(|operation| operation.is_of_session()).map(|operation| &operation.slot.key)
@@ -69,7 +69,7 @@ impl StoreQueue {
         any(&self.unsent_lists(), &|operation| is_it(&operation.action) && operation.slot.key == *key)
     }
 
-    /// Whether the transaction in flight gives this grant back.
+    /// Whether the transaction in flight releases this grant.
     pub(in super::super) fn releases(&self, key: &Key, token: Token, request: RequestId) -> bool {
         let release = Action::Release { token, request };
         any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
@@ -113,7 +113,7 @@ impl StoreQueue {
     }
 }
 
-/// The slots of the operations that are like this. They are sorted.
+/// The slots of the operations that satisfy the predicate, sorted.
 pub(super) fn sorted_slots(lists: &[&[PendingOperation]], is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<Slot> {
     let operations = lists.iter().copied().flatten().filter(|operation| is_it(operation));
     let mut slots: Vec<_> = operations.map(|operation| operation.slot.clone()).collect();

@@ -1,4 +1,4 @@
-//! What one transaction carries, and when it goes.
+//! What one transaction carries, and when it is sent.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use super::super::{
 use super::apart::{next_apart, take_first};
 
 impl Machine {
-    /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
+    /// Drops operations that became obsolete while they waited, before anything checks whether something is left to send.
     pub(in super::super) fn drop_obsolete(&mut self, now: Monotonic) {
         if self.store_queue.collect_due(now) {
             let delay_ms = self.backoff_ms(u32::MAX);
@@ -54,7 +54,7 @@ impl Machine {
         self.store_queue.waiting = operations;
     }
 
-    /// Sends what waits, unless a transaction is in flight.
+    /// Sends the operations that wait, unless a transaction is in flight.
     pub(in super::super) fn flush(&mut self, now: Monotonic) {
         if self.may_send() {
             self.send_now(now);
@@ -66,7 +66,7 @@ impl Machine {
         self.store_queue.transaction.is_none() && !self.presence.is_rising() && !self.life.is_suspended()
     }
 
-    /// Sends what waits, whatever else is under way.
+    /// Sends the operations that wait, whatever else is under way.
     // Protocol: docs/protocol.md#s10, #s17.
     pub(in super::super) fn send_now(&mut self, now: Monotonic) {
         let Some((mut pending, goes_alone)) = self.take_next(now) else { return };
@@ -77,7 +77,7 @@ impl Machine {
         let forgets = self.forgets_beside(pending.len(), goes_alone);
         // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
         let rest = room.split(&mut pending, self.session.stale() + forgets.len());
-        // A request that goes apart opens the session if need be, and ends an earlier one of its own context.
+        // A request that is sent separately opens the session if necessary, and ends earlier sessions of its context.
         let goes_bare = goes_alone && !pending.iter().any(PendingOperation::acquires);
         let step = if goes_bare { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
@@ -163,12 +163,12 @@ impl Machine {
         self.store_queue.beat_alone
     }
 
-    /// When stale sessions are ended by a transaction of their own: what is tried again takes them along.
+    /// When stale sessions are ended by a transaction of their own, unless a retry ends them first.
     pub(in super::super) fn ends_stale_at(&self) -> Option<Monotonic> {
         self.session.stale_at().filter(|_| !self.store_queue.retries() && !self.presence.is_rising())
     }
 
-    /// What the transaction does to the session's row. Nothing closes it but the last part of what was divided.
+    /// What the transaction does to the session's row. Only the last part of a divided transaction closes the session.
     // Protocol: docs/protocol.md#s10.
     fn step_for(&mut self, operations: &[PendingOperation], is_last: bool, sent: Sent) -> SessionStep {
         let acquires = operations.iter().any(PendingOperation::acquires);
@@ -192,18 +192,18 @@ impl Machine {
         }
     }
 
-    /// What went with the session need not be sent. Whoever waits for an answer hears that it was lost.
+    /// Drops the unsent operations of a session that has ended. Callers that wait for an answer are told that the lease was lost.
     pub(in super::super) fn drop_operations_of_session(&mut self, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
             match (operation.turn, &operation.action) {
-                // The lease went with the session.
+                // The lease was lost with the session.
                 (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
                 _ => self.answer_for_ended_session(&operation, now),
             }
         }
     }
 
-    /// What changed its sense while it waited is not sent.
+    /// Whether an operation must still be sent, or became obsolete while it waited.
     fn is_current(&self, operation: &PendingOperation) -> bool {
         let cohort = self.cohorts.get(&operation.slot);
         let seeks = |slot: &Slot, request| self.cohorts.seeking(slot).is_some_and(|seeking| seeking.request == request);
@@ -263,7 +263,7 @@ impl Machine {
         Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
     }
 
-    /// An attempt that failed is sent again with what is wanted by now: since then, callers may have joined its request or given it up.
+    /// Updates an attempt that failed before it is sent again: since then, callers may have joined its request or given it up.
     fn renew_ask(&self, slot: &Slot, ask: &mut Acquire) {
         let seeking = self.cohorts.seeking(slot);
         if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
@@ -281,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// Past its time limit, the outcome of a transaction is unknown until it is read back.
+    /// Gives up on a transaction whose time limit has passed. Its outcome is unknown until the record is read again.
     pub(in super::super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
         if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
@@ -294,15 +294,14 @@ impl Machine {
         }
     }
 
-    /// How long to wait before something is tried again, in ms: twice as long each time, with jitter, capped by the
-    /// heartbeat.
+    /// How long to wait before another attempt, in ms: twice as long each time, with jitter, and at most a heartbeat.
     pub(in super::super) fn backoff_ms(&mut self, attempts: u32) -> u64 {
         let cap_ms = (self.config.heartbeat_ms / 2).max(1);
         let delay_ms = (50_u64 << attempts.min(10)).min(cap_ms);
         delay_ms - self.dice.below(delay_ms / 2 + 1)
     }
 
-    /// Tries again later, with all else that failed.
+    /// Tries again later, together with everything else that failed.
     pub(in super::super) fn retry(&mut self, operation: &PendingOperation, now: Monotonic) {
         let delay_ms = self.backoff_ms(operation.attempts);
         self.store_queue.retry_at.get_or_insert_with(|| now.plus(delay_ms));

@@ -124,8 +124,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Model("places"),
         &[edit(
             "src/machine/context/retry.rs",
-            "it would keep for ever what it does not give back.\n        self.retry(&again, now);",
-            "it would keep for ever what it does not give back.\n        _ = again;",
+            "would keep the lease for ever.\n        self.retry(&again, now);",
+            "would keep the lease for ever.\n        _ = again;",
         )],
     ),
     Mutant::new(
@@ -174,8 +174,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("stale::a_waiter_that_was_robbed_unheard"),
         &[edit(
             REPLY,
-            "            // It has neither a place nor a grant any more. The store says that it was robbed, once it is asked.\n            return self.ask(&slot, now);",
-            "            return;",
+            "it will report the theft.\n            return self.ask(&slot, now);",
+            "it will report the theft.\n            return;",
         )],
     ),
     Mutant::new(
@@ -268,8 +268,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("leftovers::an_upgrade_that"),
         &[edit(
             "src/machine/context/hold.rs",
-            "            self.withdraw_request(slot, request, now);\n        }\n    }\n\n    /// Questions",
-            "        }\n    }\n\n    /// Questions",
+            "            self.withdraw_request(slot, request, now);\n        }\n    }\n\n    /// Drops the unsent questions",
+            "        }\n    }\n\n    /// Drops the unsent questions",
         )],
     ),
     Mutant::new(

@@ -302,8 +302,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("failing::a_release_that_fails"),
         &[edit(
             RETRY,
-            "what it does not give back.\n        self.retry(&again, now);",
-            "what it does not give back.\n        if error.retry {\n            self.retry(&again, now);\n        }",
+            "would keep the lease for ever.\n        self.retry(&again, now);",
+            "would keep the lease for ever.\n        if error.retry {\n            self.retry(&again, now);\n        }",
         )],
     ),
     Mutant::new(
