@@ -1,6 +1,6 @@
-//! One answer, from whoever gives it to whoever waits for it.
+//! A channel for one answer.
 //!
-//! As `futures::channel::oneshot`, of which the wasm would have 2 kB for each kind of answer.
+//! It replaces `futures::channel::oneshot`, which would add 2 kB to the wasm for each kind of answer.
 
 use core::{
     future::Future,
@@ -14,11 +14,11 @@ use std::sync::{
 
 use crate::executor::Shared;
 
-/// Who gives the answer. Dropped before, there will be none.
+/// The sender. If it is dropped before it sends, there will be no answer.
 #[derive(Debug)]
 pub(crate) struct Sender<T>(Shared<Slot<T>>);
 
-/// Who waits for the answer: `None` if there will be none.
+/// The receiver: a future of the answer, or of `None` if there will be none.
 #[derive(Debug)]
 pub(crate) struct Receiver<T>(Shared<Slot<T>>);
 
@@ -28,14 +28,14 @@ struct Slot<T> {
     bell: Bell,
 }
 
-/// Rings once, when the answer is there or nobody is left to give one. What is the same for all answers.
+/// Rings once, when the answer is there or will never come. It is not generic, so its code exists only once.
 #[derive(Debug, Default)]
 struct Bell {
     state: AtomicU8,
     waker: Mutex<Option<Waker>>,
 }
 
-/// The bits of a bell's state: it rang, and a waker is stored.
+/// The bits of a bell's state: it has rung; a waker is stored.
 const RANG: u8 = 1;
 const HEARD: u8 = 2;
 
@@ -50,12 +50,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> Sender<T> {
-    /// Gives the answer. If nobody waits for it any more, it is dropped.
+    /// Sends the answer. If nobody waits for it any more, it is dropped.
     pub(crate) fn send(self, value: T) {
         *lock(&self.0.value) = Some(value);
     }
 
-    /// Gives the answer, and leaves it to the caller to wake whoever waits for it: nobody else's code runs here.
+    /// Sends the answer, and returns the waker for the caller to wake, so that no outside code runs here.
     pub(crate) fn put(self, value: T) -> Option<Waker> {
         *lock(&self.0.value) = Some(value);
         self.0.bell.ring()
@@ -89,11 +89,11 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Wakers are woken and dropped after the lock was let go: they may own what locks it.
+/// Wakers are woken and dropped after the lock is released, because they may own something that takes it.
 impl Bell {
     /// Marks the bell as rung. The first call returns the waker, if one is stored.
     fn ring(&self) -> Option<Waker> {
-        // Mostly no waker is stored yet: the receiver has not polled.
+        // Usually no waker is stored yet, because the receiver has not polled.
         if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { lock(&self.waker).take() } else { None }
     }
 
@@ -102,7 +102,7 @@ impl Bell {
     }
 
     fn wake(&self) {
-        // Only the sender rings. If it has put an answer, that rang already.
+        // Only the sender rings. If it has put an answer, it has rung already.
         if self.has_rung() {
             return;
         }
@@ -111,7 +111,7 @@ impl Bell {
         }
     }
 
-    /// Whether it rang; else it wakes whoever asks when it does.
+    /// Whether it has rung. If not, it stores the waker, and wakes it when it rings.
     fn rang(&self, waker: &Waker) -> bool {
         if self.has_rung() {
             return true;
@@ -128,7 +128,7 @@ impl Bell {
         rang
     }
 
-    /// Nobody listens any more.
+    /// Drops the waker, because nobody listens any more.
     fn mute(&self) {
         if self.state.load(Ordering::Acquire) == HEARD {
             self.forget();

@@ -1,4 +1,4 @@
-//! What comes before a request.
+//! The checks before a request.
 
 use core::{
     future::poll_fn,
@@ -31,7 +31,7 @@ impl Driver {
         poll_proceed(&*self.executor, context)
     }
 
-    /// Whether what is asked for here can be kept up: renewals need tasks and timers.
+    /// Checks that a lease that is requested here can be renewed, which needs tasks and timers.
     pub(crate) fn check(&self) -> Result<(), AcquireError> {
         self.executor.check().map_err(unsupported)
     }

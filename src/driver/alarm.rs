@@ -14,11 +14,11 @@ use super::{Core, Driver, pump::Deed};
 use crate::executor::{DROPS_TASKS, Executor, MaybeSendFuture, Shared, WeakShared};
 use crate::machine::{Input, Monotonic};
 
-/// The alarm of a context; it stands only while the machine waits for a time.
+/// The alarm of a context. It exists only while the machine waits for a time.
 pub(super) struct Alarm {
     id: u64,
     at: Monotonic,
-    /// Keeps the context alive until it rings: there is something to be tried again.
+    /// Whether it keeps the context alive until it rings, because something must be tried again.
     keeps_alive: bool,
     /// Its timers, once they are set: in the place where the alarm was set, and elsewhere if the context is used in another place, too.
     bells: [Option<AbortHandle>; 2],
@@ -27,8 +27,8 @@ pub(super) struct Alarm {
 }
 
 impl Driver {
-    /// Sets the alarm anew, from here. Chromium lets a hidden page's timers ring once a minute if each was set by the one
-    /// before; this one is set by the store's answer, and rings within a second of its time.
+    /// Sets the alarm again from here. In a hidden page, Chromium fires timers only once a minute if each was set by the one before. This
+    /// one is set by the store's answer, and fires within a second of its time.
     pub(super) fn reset_alarm(&self) {
         if !self.executor.delays_chained_timers() {
             return;
@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// Makes the timer of an alarm for one place, to be spawned there. Whether it rings or is aborted, its task ends.
+    /// Makes the timer of an alarm for one place, to be spawned there. Its task ends when the timer rings or is aborted.
     fn bell(&self, alarm: &mut Alarm, at: usize, place: &Shared<dyn Executor>) -> MaybeSendFuture<'static, ()> {
         let sleep = place.sleep(Duration::from_millis(alarm.at.since(self.executor.now().monotonic)));
         let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
@@ -79,13 +79,13 @@ impl Alarm {
     }
 }
 
-/// What an alarm does when its time has come, or when the runtime that it slept in is gone. No `async` block, which would be
-/// twice as large: each context that waits has one.
+/// What an alarm does when its time has come, or when the runtime that it slept in is gone. It is not an `async` block, which would be
+/// twice as large, because each context that waits has one.
 struct Bell {
     sleep: MaybeSendFuture<'static, ()>,
     driver: WeakShared<Driver>,
     id: u64,
-    /// Its place among the bells of its alarm.
+    /// Its index among the bells of its alarm.
     at: usize,
     /// Keeps the context alive until then.
     kept: Option<Shared<Driver>>,
@@ -126,7 +126,7 @@ impl Drop for Bell {
 }
 
 impl Core {
-    /// Plans the alarm anew if it must ring earlier, or in one more place: an alarm that rings too early does no harm, a late one does.
+    /// Plans the alarm again if it must ring earlier, or in one more place. An alarm that rings too early does no harm; a late one does.
     /// `has_elsewhere` tells whether the context is used in another place, too.
     pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic, has_elsewhere: impl Fn() -> bool) {
         let keeps_alive = self.machine.has_loose_ends();
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Removes this alarm, because one of its timers rings, and stops the other. Whether it stood.
+    /// Removes this alarm, because one of its timers rings, and stops the other timer. Returns whether the alarm still existed.
     fn forget_alarm(&mut self, id: u64, at: usize) -> bool {
         let Some(mut alarm) = self.alarm.take_if(|alarm| alarm.id == id) else { return false };
         alarm.bells[at] = None;
@@ -165,7 +165,7 @@ impl Core {
         true
     }
 
-    /// Whether this alarm stood, and loses its last bell.
+    /// Removes a bell. Returns whether the alarm existed and has lost its last bell.
     fn forget_bell(&mut self, id: u64, at: usize) -> bool {
         let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.id == id) else { return false };
         alarm.bells[at] = None;

@@ -1,5 +1,5 @@
-//! Whoever pumps does in place what others bring meanwhile, up to a limit. Beyond that a task of the executor goes on, so that
-//! dropping a guard takes a bounded time.
+//! The thread that pumps also does what other threads bring meanwhile, up to a limit. Beyond that, a task of the executor continues, so
+//! that dropping a guard takes a bounded time.
 
 use alloc::boxed::Box;
 use std::sync::MutexGuard;
@@ -10,10 +10,10 @@ use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared, after_panic};
 /// How many inputs of other threads one pump handles.
 pub(super) const MOST_FOR_OTHERS: u32 = 32;
 
-/// The right to pump, on its way to a task. Whoever drops it pumps: nobody else would.
+/// The right to pump, on its way to a task. When it is dropped, that thread pumps, because nobody else would.
 struct Baton {
     driver: Shared<Driver>,
-    /// The task runs; else the runtime is gone, and whatever is left is done in place.
+    /// Whether the task runs. If not, the runtime is gone, and everything that is left is done in place.
     arrived: bool,
 }
 
@@ -27,8 +27,8 @@ impl Drop for Baton {
     }
 }
 
-/// What a thread that panics leaves undone: done by the task that owns this, by the next input, or, if the runtime is gone, when this is
-/// dropped.
+/// The work that a panicking thread leaves undone. It is done by the task that owns this, by the next input, or, if the runtime is gone,
+/// when this is dropped.
 struct Rest(Shared<Driver>);
 
 impl Drop for Rest {
@@ -36,14 +36,14 @@ impl Drop for Rest {
         if !is_panicking() {
             return self.0.pump(self.0.core());
         }
-        // The runtime ends by the panic. A second panic of the store would end the process.
+        // The panic ends the runtime. A second panic, in the store, would end the process.
         let driver = self.0.clone();
         after_panic(move || driver.pump(driver.core()));
     }
 }
 
 impl Driver {
-    /// Leaves the pump to a task, or to whoever comes before that runs.
+    /// Leaves the pump to a task, or to the next thread, if one comes before the task runs.
     pub(super) fn hand_over(driver: &Shared<Self>) {
         driver.spawn_in_each_place(|| {
             let mut baton = Baton { driver: driver.clone(), arrived: false };
@@ -54,8 +54,7 @@ impl Driver {
         });
     }
 
-    /// Spawns the task here and elsewhere, because the runtime that this is called in may not run again. The first one to run does what is
-    /// left.
+    /// Spawns the task here and elsewhere, because the runtime of the caller may not run again. The first of them to run does what is left.
     fn spawn_in_each_place(&self, task: impl Fn() -> MaybeSendFuture<'static, ()>) {
         // The constant keeps this out of the npm package, which has one place.
         let elsewhere = if DROPS_TASKS { self.executor.elsewhere() } else { None };
@@ -65,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// For a thread that panics: leaves to others what is still to be done. Whoever pumps already takes it along.
+    /// For a panicking thread: leaves what is still to be done to others. A thread that already pumps does it, too.
     // Protocol: docs/protocol.md#p4.
     pub(super) fn leave<'a>(&'a self, core: MutexGuard<'a, Core>) {
         let is_left = core.pumping.is_none() && !core.deeds.is_empty();

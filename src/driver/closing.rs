@@ -1,4 +1,4 @@
-//! How a context closes: its leases are given back first, and then its store is closed.
+//! How a context closes: it releases its leases first, and then closes its store.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{mem, time::Duration};
@@ -8,7 +8,7 @@ use crate::executor::{DROPS_TASKS, MaybeSendFuture};
 use crate::machine::{Input, whole_ms};
 use crate::oneshot::{self, Receiver, Sender};
 
-/// What became of the store of a context that closes.
+/// The state of the store of a context that closes.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) enum StoreEnd {
     #[default]
@@ -21,7 +21,7 @@ pub(super) enum StoreEnd {
 /// Who closes the store.
 enum Closer<'a> {
     Me(StoreClosing<'a>),
-    /// Another call, which is not over yet.
+    /// Another call, which has not ended yet.
     Another(Receiver<Response>),
 }
 
@@ -40,13 +40,13 @@ impl Driver {
             return;
         }
         let left = Duration::from_millis(end.since(now()));
-        // The constant keeps out of the npm package what its store does not need: that closes at once.
+        // The constant keeps this out of the npm package, whose store closes at once.
         let closing = if DROPS_TASKS { self.close_store_once() } else { (*self.store).close() };
-        // A store that hangs is left behind.
+        // A store that does not answer is left behind.
         let _ = self.within(left, closing).await;
     }
 
-    /// When everything is released, the receiver learns that there is no answer; `None` if it was so before.
+    /// Begins to close. The receiver ends when everything is released. `None` if that is already so.
     fn close_context(&self) -> Option<Receiver<Response>> {
         let mut core = self.core();
         if core.closed {
@@ -72,7 +72,7 @@ impl Driver {
         })
     }
 
-    /// `None` once it is closed.
+    /// Who closes the store; `None` once it is closed.
     fn closer(&self) -> Option<Closer<'_>> {
         let mut core = self.core();
         match core.store_end {

@@ -16,7 +16,7 @@ impl Driver {
         Some(ticket)
     }
 
-    /// Whether a transaction of the user's that found this may commit.
+    /// Whether a user's transaction that found this may commit.
     pub(crate) fn judge(
         &self,
         turn: TurnId,
@@ -33,13 +33,13 @@ impl Driver {
         self.core().machine.has_outgrown(turn, slot, ticket)
     }
 
-    /// A transaction of the user's is open; its place among those.
+    /// Notes an open transaction of the user's, and returns its number.
     pub(crate) fn opened(&self, transaction: Shared<dyn OpenTransaction>) -> u64 {
         self.core().open.add(transaction)
     }
 
     pub(crate) fn over(&self, place: u64) {
-        // Dropped after the lock was let go.
+        // Dropped after the lock is released.
         let transaction = self.core().open.remove(place);
         drop(transaction);
     }

@@ -13,7 +13,7 @@ use crate::machine::{Input, Reply, StoreError};
 /// Brings the store's answer to the machine. If the task is dropped before, because its runtime ends, it tells the machine that the outcome
 /// is unknown. Otherwise the machine would wait until the store's time limit, and with it everything else that the context wants to do.
 ///
-/// It is no `async` block, because that would be larger.
+/// It is not an `async` block, because that would be larger.
 pub(super) struct Flight {
     /// `None` once it has answered.
     pub(super) transaction: Option<MaybeSendFuture<'static, Result<Reply, StoreError>>>,

@@ -14,8 +14,8 @@ impl Driver {
         self.is_ours().then_some(()).ok_or_else(|| StoreError::permanent(StoreErrorKind::Unsupported, FORKED))
     }
 
-    /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put
-    /// its beacon into the place of its parent's.
+    /// Whether this context was not copied by a fork, or its store was copied with it. A copy also has its parent's ids, so its beacon
+    /// would replace that of its parent.
     pub(super) fn is_ours(&self) -> bool {
         self.process.is_none_or(|process| process == this_process())
     }

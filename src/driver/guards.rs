@@ -1,4 +1,4 @@
-//! The guards that live, by the ids of their requests.
+//! The guards that exist, by the ids of their requests.
 
 use crate::client::fate::Fate;
 use crate::executor::Shared;

@@ -1,7 +1,7 @@
-//! The driver: brings inputs to the machine, does what its outputs say, and decides nothing.
+//! The driver: it brings inputs to the machine, does what the outputs say, and decides nothing.
 //!
-//! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
-//! pump. Nothing outside is called while the lock is held.
+//! The thread that brings an input also performs the outputs, in place and in order: it *pumps*. A thread that brings an input meanwhile
+//! leaves its outputs to that pump. No outside code is called while the lock is held.
 
 mod admission;
 mod alarm;
@@ -61,11 +61,11 @@ pub(crate) struct Driver {
     warn_of_own_wait: fn(&Key),
     pub(crate) store_timeout: Duration,
     signals: Shared<dyn Signals>,
-    /// Whether all who share the store see the beacons of these signals. If not, an absent beacon says nothing of a
-    /// holder's life, and none is raised or watched.
+    /// Whether all contexts that share the store see the beacons of these signals. If not, an absent beacon proves nothing, so none is
+    /// raised or watched.
     beacons: bool,
     core: Mutex<Core>,
-    /// Most requests name the same key as the one before.
+    /// The key of the last request, because most requests name the same key as the one before.
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
     /// The process that built this driver, if the store reaches beyond that process. A fork copies the driver into another process.
@@ -84,9 +84,9 @@ struct Core {
     closed: bool,
     store_end: StoreEnd,
     deeds: VecDeque<Deed>,
-    /// Who pumps, if somebody does.
+    /// The thread that pumps, if one does.
     pumping: Option<ThreadMark>,
-    /// What other threads left to this pump.
+    /// How many inputs other threads have left to this pump.
     for_others: u32,
     /// When the machine took its last input.
     now: Now,
@@ -125,7 +125,7 @@ impl Driver {
         let driver = Shared::new_cyclic(|this: &WeakShared<Self>| {
             let lifecycle = executor.watch_lifecycle(this.clone());
             let stays_within = matches!((*store).reach(), Reach::Process(_));
-            // Else a process that ends within the linger would leave a lease behind that blocks its successor.
+            // Otherwise a process that ends within the linger would leave a lease behind, which blocks its successor.
             let config =
                 if lingers_anyway || lifecycle.is_some() || stays_within { config } else { config.without_linger() };
             let config = if signals.shows_deaths_at_once() { config } else { config.with_late_deaths() };
@@ -148,13 +148,13 @@ impl Driver {
                 lifecycle,
             }
         });
-        // Only now: until it is made, it looks like a dropped watcher, and the store forgets those.
+        // Only now: before the driver exists, a weak handle to it looks dropped, and the store forgets dropped watchers.
         let watcher = Shared::downgrade(&driver);
         (*driver.store).watch(watcher);
         driver
     }
 
-    /// A panic under the lock would be a bug of the machine; what it guards stays usable all the same.
+    /// A panic under the lock would be a bug of the machine. The state stays usable nevertheless.
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,7 +163,7 @@ impl Driver {
         self.core().machine.session()
     }
 
-    /// What the future brings, unless it takes longer than this.
+    /// The output of the future, or `None` if it takes longer than this.
     pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         match select(pin!(future), self.executor.sleep(limit)).await {
             Either::Left((value, _)) => Some(value),
@@ -189,7 +189,7 @@ impl Driver {
         self.core().machine.changed_hands(key)
     }
 
-    /// Takes a lease out of its guard, unless others use it too.
+    /// Takes a lease out of its guard, unless others use it, too.
     pub(crate) fn detach(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
         let mut core = self.core();
         let parcel = core.machine.parcel(turn, slot)?;
@@ -201,7 +201,7 @@ impl Driver {
         self.core().registry.stats
     }
 
-    /// What happens from now on; nothing more once it is closed.
+    /// A stream of the events from now on. It is empty if the context has closed.
     pub(crate) fn events(&self) -> LeaseEvents {
         let mut core = self.core();
         let closed = core.closed;
@@ -212,7 +212,7 @@ impl Driver {
         self.core().machine.is_closed()
     }
 
-    /// Tells of the guards that live on although their manager goes.
+    /// Reports the guards that still exist although their manager is dropped.
     pub(crate) fn tell_leaks(&self) {
         if !Event::are_heard() {
             return;
@@ -223,7 +223,7 @@ impl Driver {
         keys.into_iter().for_each(|key| Event::Leaked { key }.tell(holder, &Origin::here()));
     }
 
-    /// The runtime that ran the timers is gone. Answers whatever waits here: it would wait for ever.
+    /// The runtime that ran the timers is gone. Answers everything that waits here, because it would wait for ever.
     fn runtime_ended(&self) {
         let mut core = self.core();
         let now = self.executor.now();
@@ -274,7 +274,7 @@ impl Driver {
     }
 }
 
-/// Whether this thread panics. Without unwinding, no code runs after a panic.
+/// Whether this thread is panicking. Without unwinding, no code runs after a panic.
 fn is_panicking() -> bool {
     cfg!(panic = "unwind") && std::thread::panicking()
 }
@@ -318,7 +318,7 @@ impl StoreWatcher for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Nobody is left to hold or to wait, or to end the session: other contexts see the beacon go.
+        // Nothing is left that holds or waits, or could end the session. Other contexts see that the beacon is gone.
         if self.is_ours() {
             self.signals.fall();
         }

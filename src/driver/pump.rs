@@ -1,4 +1,4 @@
-//! How outputs are done: in the machine's order, by one thread at a time, and nothing outside while the lock is held.
+//! How outputs are performed: in the machine's order, by one thread at a time, and without calls to outside code while the lock is held.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::{
@@ -15,7 +15,7 @@ use crate::oneshot::Sender;
 use crate::signal::Inbox;
 use crate::store::OpenTransaction;
 
-/// What is to be done after the lock was let go.
+/// Something to do after the lock is released.
 pub(super) enum Deed {
     Command(Command),
     Effect(Effect),
@@ -33,7 +33,7 @@ impl Driver {
         self.pump(core);
     }
 
-    /// Feeds one input to the machine, and notes what is to be done for it. The caller [pumps](Self::pump) after its last input.
+    /// Feeds one input to the machine, and plans the deeds that result. The caller [pumps](Self::pump) after its last input.
     // Protocol: docs/protocol.md#s9.
     pub(super) fn digest(&self, core: &mut Core, input: Input, now: Now) {
         if matches!(input, Input::Suspend { .. } | Input::Ending { .. }) {
@@ -60,7 +60,7 @@ impl Driver {
         core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());
     }
 
-    /// Does what was noted. Only one thread pumps, so that everything is done in the machine's order.
+    /// Does the planned deeds. Only one thread pumps, so that everything is done in the machine's order.
     pub(super) fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
         match core.pumping {
             None if core.deeds.is_empty() => {}
@@ -131,7 +131,7 @@ impl Driver {
         }
     }
 
-    /// What the platform does concerns a closed context no more.
+    /// Ends the watch of the life cycle, which no longer concerns a closed context.
     fn end_watching(&self) {
         let watching = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(watching);
@@ -163,7 +163,7 @@ impl Driver {
         }
     }
 
-    /// Where others may have beacons that these signals do not see, nothing is watched.
+    /// Watches a beacon, unless other contexts may have beacons that these signals do not see.
     fn watch(&self, watch: u64, session: SessionId) {
         if self.beacons {
             self.signals.watch(watch, session);
@@ -171,7 +171,7 @@ impl Driver {
     }
 
     /// A store that answers at once costs no future, and one that may be polled here costs no task. The store is told the time at which
-    /// the machine took its last input. So a lease does not run out in the store before its holder stops believing in it.
+    /// the machine took its last input. So a lease does not expire in the store before its holder stops considering it valid.
     // Protocol: docs/protocol.md#p7.
     fn transact(&self, id: u64, batch: Batch, now: Now) -> Option<Input> {
         let at_once = |result| Some(Input::Reply { id, result });
@@ -196,8 +196,8 @@ impl Driver {
     }
 }
 
-/// A pump at work. Dropped by a panic, of a store say, it leaves the rest to a task: the next input may never come, and the alarm may be
-/// among the rest.
+/// A pump at work. If a panic drops it, for example one in a store, it leaves the rest to a task, because the next input may never come,
+/// and the alarm may be in that rest.
 struct Pump<'a> {
     driver: &'a Driver,
     /// Whether everything was done or handed over. The destructor cannot tell this from whether its thread is panicking: a pump may also
@@ -217,8 +217,7 @@ impl Drop for Pump<'_> {
 }
 
 impl Core {
-    /// Takes what is to be done next. Room for more than one deed is given back when all are done: most contexts wait most of
-    /// the time.
+    /// Takes the next deed. When all are done, room for more than one is freed, because most contexts wait most of the time.
     fn next_deed(&mut self) -> Option<Deed> {
         let deed = self.deeds.pop_front();
         if HAS_MANY_CONTEXTS {
@@ -231,7 +230,7 @@ impl Core {
         deed
     }
 
-    /// Sorts what the machine puts out. Returns when it wants to be woken.
+    /// Sorts the machine's outputs. Returns when the machine wants to be woken.
     fn sort_outputs(&mut self, now: Monotonic) -> Option<Monotonic> {
         if !HAS_MANY_CONTEXTS {
             loop {
@@ -243,7 +242,7 @@ impl Core {
             }
         }
         let (mut outputs, wake) = self.machine.take_outputs();
-        // If they are popped from the end, each is moved only once. Mostly there is one.
+        // Popped from the end, each is moved only once. Usually there is only one.
         outputs.reverse();
         while let Some(output) = outputs.pop() {
             match output {
@@ -272,7 +271,7 @@ impl Core {
         self.deeds.push_back(deed);
     }
 
-    /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
+    /// An event of a guard or a question is noted under the lock, so that nobody sees it half done.
     fn sort_event(&mut self, event: Event, now: Monotonic) {
         if event == Event::Closed {
             self.closed = true;

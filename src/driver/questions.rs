@@ -41,8 +41,8 @@ impl Future for Answer {
     }
 }
 
-/// Names are drawn in order, so that a new one stands last. Most are answered in order, too: however many wait, the first
-/// is at hand. A question that ends before older ones leaves its place empty, because closing the gap would move all that stand behind it.
+/// Ids are drawn in order, so a new question comes last. Most are answered in order, too, so the answered one is usually the first. A
+/// question that ends before older ones leaves its place empty, because closing the gap would move all those behind it.
 #[derive(Default)]
 pub(crate) struct Questions {
     places: VecDeque<(TurnId, Option<Question>)>,
@@ -54,7 +54,7 @@ impl Questions {
         self.places.binary_search_by(|(known, _)| known.cmp(&turn)).ok()
     }
 
-    /// Puts in a question under a name that is larger than all before it.
+    /// Adds a question under an id that is larger than all before it.
     pub(crate) fn push(&mut self, turn: TurnId, question: Question) {
         debug_assert!(self.places.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
         // Usually there is only one; a queue would reserve room for four at once.
@@ -85,7 +85,7 @@ impl Questions {
         while self.places.front().is_some_and(|(_, question)| question.is_none()) {
             self.places.pop_front();
         }
-        // Seldom enough: on average, fewer than two places are visited for each removal.
+        // This is rare enough: on average, fewer than two places are visited for each removal.
         if self.places.len() > 2 * self.open + 16 {
             self.places.retain(|(_, question)| question.is_some());
         }

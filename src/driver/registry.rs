@@ -14,13 +14,13 @@ use crate::executor::Shared;
 use crate::machine::{Key, Monotonic, Outcome, Refusal, SessionId, Slot, StoreError, TurnId};
 use crate::oneshot::{self, Receiver, Sender};
 
-/// What the machine says to one request or question.
+/// The machine's answer to one request or question.
 #[derive(Debug)]
 pub(crate) enum Response {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
-    /// A request waited in vain; whether a guard of this context holds the key, and whether others do.
+    /// A request timed out; with whether a guard of this context holds the key, and whether others do.
     TimedOut {
         waited: Duration,
         held_here: bool,
@@ -28,16 +28,16 @@ pub(crate) enum Response {
     },
     Verified(Result<bool, StoreError>),
     Upgraded,
-    /// Boxed: it is rare, and larger than all else that is kept for each request.
+    /// Boxed, because it is rare, and larger than everything else that is stored for each request.
     Status(Box<Result<Outcome, StoreError>>),
 }
 
-/// What is to be done for an event after the lock was let go. What somebody else's code hears of when it is dropped, such as
-/// the span of a request, is dropped then, too.
+/// What to do for an event after the lock is released. Values whose drop calls outside code, such as the span of a request, are dropped
+/// then, too.
 pub(crate) enum Effect {
     Answer(Question, Response),
     Wake(Vec<Waker>),
-    /// Wakes the one who waits for an answer.
+    /// Wakes the task that waits for an answer.
     WakeOne(Waker),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
@@ -50,7 +50,7 @@ pub(crate) enum Effect {
 pub(crate) struct Question {
     /// `None` until the receiver is taken, which happens before the mutex of the core is released.
     sender: Option<Sender<Response>>,
-    /// Where a request for a lease stands.
+    /// The slot of a request for a lease.
     slot: Option<Slot>,
     asked_at: Monotonic,
     told_waiting: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Who dropped the receiver has abandoned the request, or does so in a moment.
+    /// If the receiver was dropped, its owner has abandoned the request, or is about to.
     pub(crate) fn answer(self, response: Response) {
         if let Some(sender) = self.sender {
             sender.send(response);
@@ -69,11 +69,11 @@ impl Question {
 }
 
 pub(crate) struct Registry {
-    /// The manager's name, as events show it.
+    /// The manager's session, as events show it.
     holder: SessionId,
     last_turn: u64,
     questions: Questions,
-    /// The answer to the request that is being made, if it was given before its receiver was taken.
+    /// The answer to the request that is being made, if it came before its receiver was taken.
     at_once: Option<Answer>,
     guards: Guards,
     warned_of_own_wait: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Registry {
     /// Whether the store has ever answered.
     pub(crate) has_heard: bool,
     pub(crate) stats: LeaseStats,
-    /// To be told once the lock was let go: who listens may ask back.
+    /// Effects for after the lock is released, because listeners may call back.
     pub(crate) news: Vec<Effect>,
     audience: Audience,
 }
@@ -104,7 +104,7 @@ impl Registry {
         }
     }
 
-    /// A question under a fresh name.
+    /// Opens a question under a new id.
     pub(crate) fn open(&mut self) -> (TurnId, Receiver<Response>) {
         let turn = self.next_turn();
         self.expect(turn, None, Monotonic::default(), Origin::default());
@@ -140,7 +140,7 @@ impl Registry {
         self.at_once.take().unwrap_or_else(|| Answer::Coming(self.receiver(turn)))
     }
 
-    /// Performs an effect if that runs only our own code, and so is safe under the lock; returns what is left to do. `is_next` says that no
+    /// Performs an effect if that runs only our own code, which is safe under the lock. Returns what is left to do. `is_next` says that no
     /// other effect is planned before this one.
     pub(crate) fn perform(&mut self, effect: Effect, is_next: bool) -> Option<Effect> {
         match effect {
@@ -170,19 +170,19 @@ impl Registry {
         }
     }
 
-    /// The request joins others of its context, which have a position in the queue.
+    /// Notes that the request joins others of its context that have a position in the queue.
     pub(crate) fn joins_queue(&mut self, turn: TurnId) {
         if let Some(question) = self.questions.get_mut(turn) {
             question.queued = true;
         }
     }
 
-    /// The context is suspended: it has no position in any queue.
+    /// Notes that the context has no position in any queue, because it is suspended.
     pub(crate) fn leave_queues(&mut self) {
         self.questions.each(|question| question.queued = false);
     }
 
-    /// To be dropped after the lock was let go: who waits for it is woken.
+    /// Removes a question. Drop it after the lock is released, because that wakes the task that waits for it.
     pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
         let question = self.questions.remove(turn)?;
         self.tell_end_of_wait(&question, now);
@@ -227,7 +227,7 @@ impl Registry {
         &mut self.audience
     }
 
-    /// Nothing more is told.
+    /// Ends the streams of events.
     pub(crate) fn end_events(&mut self) {
         let listeners = self.audience.end();
         self.news.push(Effect::Wake(listeners));

@@ -21,7 +21,7 @@ impl Driver {
         }
     }
 
-    /// A key is taken, and the request was not to wait.
+    /// The error for a key that is taken, if the request does not wait.
     pub(crate) fn taken(&self, key: &Key, name: Option<String>) -> AcquireError {
         let key_shown = name.unwrap_or_else(|| key.as_str().to_owned());
         AcquireError::taken(key_shown, self.holds(key))
@@ -32,11 +32,11 @@ impl Driver {
         self.core().machine.is_used(key)
     }
 
-    /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
+    /// Requests a lease. Dropping the receiver does not withdraw the request: see [`abandon`](Self::abandon).
     pub(crate) fn request(&self, mut turn: Turn, input: impl FnOnce(Turn) -> Input) -> (TurnId, Answer) {
         let origin = Origin::here();
         let mut core = self.core();
-        // Once for all: in some browsers a look at the clock costs more than all else here.
+        // Read only once: in some browsers, reading the clock costs more than everything else here.
         let now = self.executor.now();
         turn.id = core.registry.next_turn();
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
@@ -56,7 +56,7 @@ impl Driver {
         (id, answer)
     }
 
-    /// Asks for several leases at once.
+    /// Requests several leases at once.
     pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Answer)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
@@ -73,7 +73,7 @@ impl Driver {
         answers
     }
 
-    /// Puts a question under a fresh name.
+    /// Asks the machine a question under a new id.
     pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, Receiver<Response>) {
         let mut core = self.core();
         let (turn, answer) = core.registry.open();
@@ -81,7 +81,7 @@ impl Driver {
         (turn, answer)
     }
 
-    /// Looks at several keys at one moment.
+    /// Reads the states of several keys at one moment.
     pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<Receiver<Response>> {
         let mut core = self.core();
         let mut answers = Vec::with_capacity(keys.len());
@@ -95,7 +95,7 @@ impl Driver {
         answers
     }
 
-    /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
+    /// Abandons a request whose caller has gone: cancels it, or releases its lease if it was granted meanwhile.
     pub(crate) fn abandon(&self, turn: TurnId) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
@@ -103,24 +103,24 @@ impl Driver {
         let question = core.registry.forget(turn, now);
         match slot {
             Some(slot) => self.give_up(core, Input::Cancel { turn, slot }),
-            // It was refused.
+            // The request was refused.
             None => drop(core),
         }
         drop(question);
     }
 
-    /// A guard is dropped, possibly because its thread panics.
+    /// Begins the release of a guard that is dropped, possibly because its thread panics.
     pub(crate) fn begin_release(&self, release: Input) {
         self.give_up(self.core(), release);
     }
 
-    /// Takes an input. A thread that panics leaves the store to others: a second panic would end the process.
+    /// Handles an input. A panicking thread leaves the outputs to others, because a second panic would end the process.
     fn give_up<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         self.digest(&mut core, input, self.executor.now());
         if is_panicking() { self.leave(core) } else { self.pump(core) }
     }
 
-    /// Nobody waits for this upgrade any more: it is cancelled, or taken back if it was granted meanwhile.
+    /// Abandons an upgrade whose caller has gone: cancels it, or downgrades the lease if it was granted meanwhile.
     pub(crate) fn abandon_upgrade(&self, query: TurnId, fate: &Fate) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();

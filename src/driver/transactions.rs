@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::executor::Shared;
 use crate::store::OpenTransaction;
 
-/// The user's transactions that are open, and end with the context's suspension.
+/// The user's open transactions, which are aborted when the context is suspended.
 #[derive(Default)]
 pub(crate) struct OpenTransactions {
     last: u64,
@@ -19,7 +19,7 @@ impl OpenTransactions {
         self.last
     }
 
-    /// To be dropped after the lock was let go.
+    /// Removes a transaction. Drop it after the lock is released.
     pub(crate) fn remove(&mut self, place: u64) -> Option<Shared<dyn OpenTransaction>> {
         let at = self.all.iter().position(|(known, _)| *known == place)?;
         Some(self.all.swap_remove(at).1)

@@ -1,4 +1,4 @@
-//! Wakers are other people's code, and one of them may panic.
+//! Wakers are outside code, and one of them may panic.
 
 use alloc::vec::{IntoIter, Vec};
 use core::{mem, task::Waker};
@@ -19,7 +19,7 @@ pub(super) fn wake_with(others: &mut Vec<Waker>, mut wakers: Vec<Waker>) {
     if cfg!(panic = "unwind") { others.append(&mut wakers) } else { wake_all(wakers) }
 }
 
-/// Those that were not woken yet.
+/// The wakers that were not woken yet.
 struct Left(IntoIter<Waker>);
 
 impl Drop for Left {

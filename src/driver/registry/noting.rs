@@ -13,7 +13,7 @@ use crate::machine::{
 };
 
 impl Registry {
-    /// Notes what an event says, and tells what is to be done about it.
+    /// Notes an event, and returns what is to be done for it.
     pub(crate) fn note(&mut self, event: machine::Event, machine: &Machine, now: Monotonic) -> Option<Effect> {
         self.holder = machine.session();
         match event {
@@ -31,7 +31,7 @@ impl Registry {
             machine::Event::Downgraded { turn } => self.downgraded(turn),
             machine::Event::Lost { turn, reason } => self.lost(turn, reason, now),
             machine::Event::Released { turn, result } => self.released(turn, result, now),
-            // The driver closes.
+            // The driver handles it.
             machine::Event::Closed => None,
         }
     }
@@ -94,7 +94,7 @@ impl Registry {
     }
 
     fn waits(&mut self, turn: TurnId, ahead: usize) -> Option<Effect> {
-        // Those that wait for their own context do not queue in the store.
+        // Requests that wait for their own context do not queue in the store.
         self.stats.waited += u64::from(ahead > 0);
         let question = self.questions.get_mut(turn)?;
         (question.told_waiting, question.queued) = (true, ahead > 0);
@@ -114,7 +114,7 @@ impl Registry {
             let long = Event::WaitsLong { key: key.clone(), waited_ms, held_here };
             self.news.push(Effect::Tell(long, self.holder, origin));
         }
-        // Once: most such waits end. Code that was written for Web Locks expects no warning.
+        // Only once, because most such waits end. Code that was written for Web Locks expects no warning.
         let warns = held_here && !key.is_of_lock() && !core::mem::replace(&mut self.warned_of_own_wait, true);
         warns.then_some(Effect::WarnOfOwnWait(key))
     }
@@ -168,7 +168,7 @@ impl Registry {
         let result = result.map(|lost| {
             let Some(reason) = lost else { return ReleaseOutcome::Released };
             if !fate.is_lost() {
-                // The release found it gone.
+                // The release found that the lease was gone.
                 self.stats.lost += 1;
                 self.tell_loss(&fate, reason, now);
                 fate.state().lost = Some(reason);
@@ -191,7 +191,7 @@ impl Registry {
         Some(Effect::End(fate, wakers))
     }
 
-    /// Whether anybody looks on.
+    /// Whether anybody listens to events.
     fn is_seen(&mut self) -> bool {
         Event::are_heard() || self.audience.is_there()
     }
@@ -217,7 +217,7 @@ impl Registry {
         self.tell_of(slot, slot.mode, withdrawn, (self.holder, &question.origin));
     }
 
-    /// Nobody will say what became of the releases under way.
+    /// Ends the releases under way with this error, because their outcome will never be known.
     pub(crate) fn end_releases(&mut self, error: &StoreError, now: Monotonic) -> Vec<Effect> {
         let is_releasing = |fate: &Shared<Fate>| fate.state().releasing;
         let releasing = self.guards.iter().filter(|(_, fate)| is_releasing(fate)).map(|(turn, _)| *turn);
