@@ -11,11 +11,11 @@ use crate::executor::{Shared, WeakShared};
 use crate::machine::{Batch, Key, Now, Reply, SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind};
 use crate::signal::Signals;
 
-/// What may go wrong with one transaction.
+/// A fault of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It is not applied, and may be tried again.
+    /// It is not applied, and trying again may help.
     Refuse,
     /// It is not applied, and trying again does not help.
     Fail,
@@ -149,7 +149,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.abandons()
     }
 
-    /// Deleted unless all transactions fail.
+    /// Deletes the session unless all transactions fail.
     fn abandon(&self, session: SessionId) {
         if self.plan().always.is_none() {
             self.inner.abandon(session);

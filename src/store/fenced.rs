@@ -43,10 +43,10 @@ pub trait FencedTransaction {
 
 /// The check of a lease, which a [`FencedTransaction`] runs.
 pub trait Fence: MaybeSendSync {
-    /// Where the records are.
+    /// The reach of the store that keeps the lease.
     fn reach(&self) -> Reach;
 
-    /// What is checked.
+    /// What the transaction must check.
     fn ticket(&self) -> &Ticket;
 
     /// Applies the batch to the records that the transaction read, and says whether it may commit.
@@ -98,9 +98,9 @@ impl core::fmt::Debug for Fenced {
     }
 }
 
-/// A transaction that may have to be ended early.
+/// A transaction that may have to be aborted.
 pub trait OpenTransaction: MaybeSendSync {
-    /// Ends it without a commit.
+    /// Aborts the transaction.
     fn abort(&self);
 }
 

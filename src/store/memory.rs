@@ -72,7 +72,7 @@ impl MemoryStore {
         let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
         if records.len() > self.room.most.load(Ordering::Relaxed) {
             records.forget_unused();
-            // Twice as many as are in use: else each transaction would look at all of them.
+            // Twice as many as are in use. Otherwise each transaction would look at all of them.
             self.room.most.store(MANY.max(records.len() * 2), Ordering::Relaxed);
         }
         records.forget_changes();

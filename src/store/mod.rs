@@ -99,10 +99,10 @@ use crate::signal::Signals;
 ///
 /// # Behavior
 /// * [`transact`](Self::transact) MUST load the store's own row, the records of [`Batch::keys`] and the sessions that
-///   [`Records::sessions_of`](crate::machine::Records::sessions_of) names, run [`Batch::apply`] on them once, write or
-///   delete the rows of [`Records::take_changed`](crate::machine::Records::take_changed) and commit, all in one
-///   transaction that no other can interleave with. It MAY use [`Batch::apply_alone`] instead, as that says.
-/// * It MUST never expire a row by itself, and never read one from a replica: a session whose row is gone has ended.
+///   [`Records::sessions_of`](crate::machine::Records::sessions_of) names, run [`Batch::apply`] on them once, write or delete the rows of
+///   [`Records::take_changed`](crate::machine::Records::take_changed) and commit, all in one transaction that no other can interleave with.
+///   It MAY use [`Batch::apply_alone`] instead, under the conditions there.
+/// * It MUST NOT expire a row by itself, and MUST NOT read one from a replica: a session whose row is gone has ended.
 /// * It MUST answer only after the transaction was committed, so that a second connection sees it.
 /// * It MUST NOT change a record that it cannot read.
 /// * An error MUST say [`Applied::No`](crate::machine::Applied::No) only if that is certain.
@@ -214,7 +214,7 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     fn reach(&self) -> Reach;
 }
 
-/// A listener of a store: it is notified when the store is gone for good, or when a connection to it ended.
+/// A listener of a store, which is notified when the store is gone for good, or when a connection to it has ended.
 pub trait StoreWatcher: MaybeSendSync {
     /// The store is gone. From now on [`transact`](Store::transact) answers a permanent error; a session that is
     /// [abandoned](Store::abandon) before this returns may still be deleted.
@@ -225,7 +225,7 @@ pub trait StoreWatcher: MaybeSendSync {
     fn connection_ended(&self);
 }
 
-/// How much must be lost before a store forgets its leases, and their tokens may start again.
+/// What must be lost before a store loses its leases, so that their tokens may start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {

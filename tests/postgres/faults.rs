@@ -183,7 +183,7 @@ fn a_name_that_the_server_cannot_index_is_refused_for_good() {
         let letters = (0..9_000_u32).map(|n| 0x4e00 + (n.wrapping_mul(2_654_435_761) >> 8) % 20_000);
         let name: String = "\0lock:".chars().chain(letters.filter_map(char::from_u32)).collect();
         let error = ask_for(&name, &place.store().await, 1).await.unwrap_err();
-        assert!(error.message.contains("choose a shorter name"), "{error}");
+        assert!(error.message.contains("choose a shorter one"), "{error}");
         assert_eq!((error.applied, error.retry), (Applied::No, false), "{error}");
     });
 }

@@ -94,7 +94,7 @@ fn what_is_no_regular_file_is_refused() {
         let path = pipe.clone();
         thread::spawn(move || tell.send(open(&path)));
         let error = told.recv_timeout(BUSY).expect("it hangs").expect_err("it is refused");
-        assert!(error.message.contains("no regular file"), "{error}");
+        assert!(error.message.contains("not a regular file"), "{error}");
     }
 }
 

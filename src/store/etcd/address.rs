@@ -1,4 +1,4 @@
-//! Where the servers of a cluster are, and below which prefix the leases stand.
+//! The addresses of a cluster's servers, and the prefix of the leases.
 
 use std::{format, string::String, vec::Vec};
 
@@ -10,12 +10,12 @@ use crate::{
 
 /// etcd's port for clients.
 const PORT: &str = "2379";
-/// Longer prefixes are of no use.
+/// The longest prefix, in bytes.
 const LONGEST_PREFIX: usize = 200;
 /// What the keys of a store begin with after its prefix. As a part of a prefix, they could make two stores meet.
 const PARTS: [&str; 5] = ["store", "record", "session", "message", "reserved"];
 
-/// The servers, and who asks them.
+/// The servers, and the user of the connection.
 pub(super) struct Address {
     /// Each is `host:port`.
     pub(super) hosts: Vec<String>,

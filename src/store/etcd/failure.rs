@@ -11,10 +11,10 @@ use etcd_client::Error;
 use super::{address::refused, tls};
 use crate::machine::{Applied, StoreError, StoreErrorKind};
 
-/// A call gave no answer.
+/// The failure of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    /// What it means if nothing was asked to be written.
+    /// The error, for a call that was not to write.
     pub(super) error: StoreError,
     /// Whether a write may have taken effect.
     pub(super) in_doubt: bool,
@@ -46,7 +46,7 @@ impl Failure {
         Self { error: StoreError::busy(message), in_doubt: true }
     }
 
-    /// What a call failed with. Whatever is not known to come before a write leaves it in doubt.
+    /// The failure for an error of the client. Unless the error certainly came before a write, the write is in doubt.
     pub(super) fn of(error: &Error, load: Load) -> Self {
         let chain = chain(error);
         match error {
@@ -58,13 +58,13 @@ impl Failure {
                 })
             }
             Error::InvalidUri(_) | Error::InvalidArgs(_) | Error::InvalidMetadataValue(_) => Self::certain(refused(
-                &format!("etcd cannot answer such a request; check its address and the user ({chain})"),
+                &format!("etcd cannot answer this request; check its address and the user ({chain})"),
             )),
             _ => Self::in_doubt(format!("etcd did not answer ({chain})")),
         }
     }
 
-    /// What it means for a call that would have written.
+    /// The error for a call that was to write.
     pub(super) fn of_write(self) -> StoreError {
         match (self.in_doubt, self.error.kind) {
             (true, StoreErrorKind::Busy) => StoreError::unknown(self.error.message),
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// What it means for a call that connects. If the server there is not etcd, trying again will not help.
+    /// The error for a call that connects. If the server is not etcd, trying again will not help.
     pub(super) fn of_connecting(self, encrypts: bool) -> StoreError {
         let text = self.error.message.clone();
         let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
@@ -142,7 +142,7 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
         // separately gets another etcd lease.
         because("the etcd lease that removes old messages has ended; try again".into())
     } else if code == UNIMPLEMENTED {
-        because("what answers there is no etcd; name its port for clients, usually 2379".into())
+        because("the server there is not etcd; name the port for clients, usually 2379".into())
     } else {
         return None;
     };

@@ -162,7 +162,10 @@ impl EtcdStore {
 
     fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Relaxed) {
-            return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection to etcd was closed"));
+            return Err(StoreError::permanent(
+                StoreErrorKind::Closed,
+                "this EtcdStore was closed; connect another one",
+            ));
         }
         self.witness.check()
     }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::machine::StoreError;
 
-/// A connection that is not answered, nor refused.
+/// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(2);
 /// etcd closes a connection on which pings come more often than every 5 s.
 const PING: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl Servers {
         for _ in 0..many {
             match servers.client(deadline).await {
                 Ok(_) => return Ok(servers),
-                // What one server is sure of is told, rather than that another one is down.
+                // A lasting refusal by one server is reported, rather than that another one is down.
                 Err(next) => failure = failure.filter(|known: &Failure| !known.error.retry).or(Some(next)),
             }
         }
@@ -197,7 +197,7 @@ impl Servers {
         self.revision.fetch_max(header.map_or(0, ResponseHeader::revision), Relaxed);
     }
 
-    /// The server failed: the next one is asked next.
+    /// Turns to the next server, because this one failed.
     fn turn_from(&self, at: usize) {
         let (current, next) = (self.current.load(Relaxed), (at + 1) % self.many());
         if current % self.many() == at {

@@ -80,7 +80,7 @@ fn unfit(database: &IdbDatabase, what: &str, remedy: &str) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
 }
 
-/// Leases are kept under keys that the object store must not have an opinion of.
+/// The leases need an object store without a key path and without generated keys.
 fn check_store(database: &IdbDatabase) -> Result<(), StoreError> {
     // One that asks for nothing: it is over at once.
     let transaction = database.transaction_with_str(ATTACHED_STORE);
@@ -112,7 +112,7 @@ pub(super) fn store_of(database: &IdbDatabase) -> Option<StoreId> {
     })
 }
 
-/// Where the contexts hear each other that keep their leases in this database. Stores of our own are called otherwise.
+/// The name by which the contexts that keep their leases in this database notify each other. It differs from those of our own databases.
 pub(super) fn reach_of(database: &IdbDatabase) -> String {
     ["leasehold@", &database.name()].concat()
 }

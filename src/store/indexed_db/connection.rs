@@ -33,7 +33,7 @@ type Opened = RefCell<Option<Rc<Connection>>>;
 pub(super) struct Connection {
     database: Database,
     object_store: &'static str,
-    /// Of each transaction.
+    /// The options of each transaction.
     options: Object,
     /// Whether transactions are told to commit.
     commits: bool,
@@ -88,7 +88,7 @@ impl Connection {
     /// The connection of an own database.
     fn new(database: Database, watchers: &Watchers) -> Self {
         let connection = Self::on(database, OBJECT_STORE, Ending::new(watchers, true), true);
-        // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
+        // Somebody wants to delete the database or to upgrade it, and waits until all other connections are closed.
         connection.database.set_onversionchange(Some(connection.on_end.as_ref().unchecked_ref()));
         connection
     }
@@ -142,7 +142,7 @@ impl Connection {
         !self.ending.is_over()
     }
 
-    /// Has the next transaction open another connection, unless it is the user's.
+    /// Makes the next transaction open another connection, unless this is the user's.
     pub(super) fn give_up(&self) {
         if self.is_own {
             self.ending.note();
@@ -230,8 +230,8 @@ impl Connection {
         Ok(transaction)
     }
 
-    /// Tells a transaction to commit, which saves a turn. Else the browser commits when it sees that nothing more is requested, and a write that
-    /// fails before aborts the transaction.
+    /// Tells a transaction to commit, which saves a turn of the event loop. Otherwise the browser commits when it sees that nothing more is
+    /// requested, and a write that fails before that aborts the transaction.
     pub(super) fn commit(&self, transaction: &Transaction) {
         if self.commits {
             // The method may be missing.
@@ -273,8 +273,8 @@ impl Drop for Connection {
     }
 }
 
-/// Whether the browser aborts a transaction if one of its writes fails and `commit()` was called, as the specification says. Firefox commits
-/// the rest, and reports success. Firefox alone has this class.
+/// Whether the browser aborts a transaction if one of its writes fails and `commit()` was called, as the specification says. Firefox
+/// commits the rest, and reports success. Only Firefox has this class.
 fn aborts_what_was_told_to_commit() -> bool {
     Reflect::get(&global(), &"InternalError".into()).is_ok_and(|class| class.is_undefined())
 }
@@ -287,7 +287,7 @@ fn factory() -> Result<IdbFactory, StoreError> {
     }
 }
 
-/// What comes of the request. If it opens after nobody waits any more, it is closed at once.
+/// The answer of the request. If the database opens when nobody waits any more, it is closed at once.
 fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers, place: &Rc<Opened>) -> (Rc<Pending>, Answer) {
     let (pending, answer) = Pending::new();
     let (settled, name, watchers) = (Rc::clone(&pending), String::from(name), Rc::clone(watchers));

@@ -1,8 +1,8 @@
-//! The end of a connection, heard when it comes.
+//! How the store notices the end of a connection at once.
 //!
 //! The browser fires an event when it closes a connection itself, but nothing reports a call of `close()`. Yet most of the user's
-//! connections end by such a call: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
-//! would then be believed in until its next renewal, and the beacon keep all others waiting for longer.
+//! connections end by such a call: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease would then
+//! count as valid until its next renewal, and the beacon would keep all others waiting for longer.
 //!
 //! A connection that the store opened itself is closed when somebody deletes the database. Other contexts can then be granted the leases.
 
@@ -19,10 +19,10 @@ use crate::store::StoreWatcher;
 /// The name of the event and of the method.
 pub(super) const CLOSE: &str = "close";
 
-/// The managers over the store, which hear when a connection ends.
+/// The managers over the store, which are notified when a connection ends.
 pub(super) type Watchers = Rc<RefCell<Vec<WeakShared<dyn StoreWatcher>>>>;
 
-/// Whether a connection has ended, and who is told of it.
+/// Whether a connection has ended, and who is notified of it.
 pub(super) struct Ending {
     is_over: Cell<bool>,
     /// Whether another connection can take its place.
@@ -44,7 +44,7 @@ impl Ending {
         !self.is_over.replace(true)
     }
 
-    /// The same, and all managers are told.
+    /// The same, and notifies all managers.
     pub(super) fn come(&self) {
         if !self.note() {
             return;

@@ -36,8 +36,8 @@ use pending::{Answer, Done, done};
 /// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
 /// workers of one origin.
 ///
-/// It has a database of its own, `leasehold:<name>`, opened by the first transaction. It yields to whoever deletes
-/// the database, and opens it anew when the browser closed it.
+/// It has a database of its own, `leasehold:<name>`, which the first transaction opens. It closes the connection if somebody deletes the
+/// database, and opens it again after the browser has closed it.
 ///
 /// ```no_run
 /// use leasehold::store::{IndexedDbStore, Reach, Store};
@@ -46,12 +46,12 @@ use pending::{Answer, Done, done};
 /// assert_eq!(store.reach(), Reach::Named("leasehold:my-app".into()));
 /// ```
 pub struct IndexedDbStore {
-    /// Its name; of one that is attached, with a mark before it.
+    /// Its name. That of an attached database has a mark before it.
     database: String,
     /// The connection is the user's.
     attached: bool,
     connection: RefCell<Option<Rc<Connection>>>,
-    /// While the database is opened, who waits for that: it is opened once.
+    /// While the database is being opened, the callers that wait for that, so that it is opened only once.
     opening: RefCell<Option<Vec<Waiting>>>,
     closed: Cell<bool>,
     interruptions: Cell<u64>,
@@ -148,7 +148,7 @@ impl IndexedDbStore {
     }
 }
 
-/// The right to open the database, for one at a time. By hand: `futures::lock::Mutex` would make the wasm larger.
+/// The right to open the database, for one caller at a time. Written by hand, because `futures::lock::Mutex` would enlarge the wasm.
 struct Opening<'a>(&'a IndexedDbStore);
 
 impl<'a> Opening<'a> {

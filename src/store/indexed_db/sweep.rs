@@ -1,4 +1,4 @@
-//! Idle records stay, so that it can be told who held a key last. Where there are very many, they go.
+//! Idle records stay, so that a context can tell who held a key last. If there are very many, they are deleted.
 
 use std::{
     rc::{Rc, Weak},
@@ -15,9 +15,9 @@ use super::{
 use crate::executor::spawn;
 use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
 
-/// More records than this are looked through.
+/// Only a store with more records than this is swept.
 const MANY: f64 = 512.0;
-/// How many are examined in one transaction: others wait for it.
+/// How many records one transaction examines, while others wait for it.
 const AT_ONCE: usize = 128;
 
 /// Forgets the records that nobody uses, if there are many records. It begins when the connection's first transaction is

@@ -25,7 +25,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Adds one statement. Its place among the answers.
+    /// Adds one statement, and returns its index among the answers.
     pub(super) fn add(&mut self, statement: &str) -> usize {
         if self.count > 0 {
             self.text.push_str("; ");
@@ -35,7 +35,7 @@ impl Round {
         self.count - 1
     }
 
-    /// The statement in this place writes so many rows.
+    /// Notes that the statement with this index writes so many rows.
     pub(super) fn writes(&mut self, place: usize, rows: usize) {
         self.written.push((place, rows));
     }
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// What the server said of a statement.
+/// The server's answer to a statement.
 #[derive(Debug)]
 struct Answer {
     rows: Vec<Row>,
@@ -149,14 +149,14 @@ impl Gathering {
     }
 }
 
-/// Why a round did not come to its end.
+/// Why a round failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     /// The SQLSTATE of the server's answer; empty if the server did not answer.
     pub(super) code: String,
-    /// What the server answered, or what became of the connection, for people to read.
+    /// The server's message, or what happened to the connection, for people to read.
     pub(super) said: String,
-    /// A row-level security policy refused a row, or hides some. No GRANT helps against that.
+    /// Whether a row-level security policy refused a row, or hides some. No GRANT helps against that.
     pub(super) is_of_policies: bool,
     /// The server cannot rewrite the statement by the rules on its table. A standby refuses with the same code.
     pub(super) is_of_rules: bool,
@@ -229,7 +229,7 @@ pub(super) trait Lender: Send + Sync {
     fn leave(&self) {}
 }
 
-/// Hears what comes in unasked: the payload of a notification, or `None` when the connection is over.
+/// Receives the payload of each notification, and `None` when the connection has ended.
 pub(super) type Hear = Box<dyn FnMut(Option<String>) + Send>;
 
 /// Opens connections for signals, which belong to one session each.

@@ -111,7 +111,7 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
             failure.said
         )),
         // A key has up to 1,024 units of UTF-16, but that of a lock has no limit.
-        "54000" => permanent(format!("a key is too long for PostgreSQL: {}; choose a shorter name", failure.said)),
+        "54000" => permanent(format!("a key is too long for PostgreSQL: {}; choose a shorter one", failure.said)),
         // A transaction takes a lock for each of its keys. If it is sent again as it is, the server refuses it again.
         "53200" => StoreError {
             kind: StoreErrorKind::TooLarge,
@@ -135,8 +135,7 @@ pub(super) fn is_of_a_standby(failure: &Failure) -> bool {
     ["25006", "0A000"].contains(&&*failure.code) && !failure.is_of_rules
 }
 
-/// Asks whether the server only follows another one. What it would say of leases may be out of date, and may stay so: a look that
-/// writes nothing would not be refused.
+/// Asks whether the server only follows another one. Its leases may be out of date, and it would not refuse a look, which writes nothing.
 pub(super) const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
 
 /// What [`IS_STANDBY`] found.
@@ -144,13 +143,13 @@ pub(super) fn is_standby(found: &[Row]) -> bool {
     found.first().is_some_and(|row| row.is_true(0))
 }
 
-/// As if such a server had refused.
+/// The failure as if such a server had refused to write.
 pub(super) fn of_a_standby() -> Failure {
     Gathering::default().failed(Some("25006".into()), "it is a standby, which follows another server".into())
 }
 
-/// Whether the server refused this very statement, so that a commit behind it was none. What a pooler says of a server that went
-/// away may stand for a commit, too; so may the last words of a server.
+/// Whether the server refused this statement, so that the commit behind it was not executed. An error by which a pooler reports that the
+/// server went away, or the last error of a server, may belong to the commit instead.
 pub(super) fn is_of_statement(failure: &Failure) -> bool {
     let uncertain = ["08", "40003", "57P", "58", "XX"];
     !failure.code.is_empty() && !uncertain.iter().any(|class| failure.code.starts_with(class))
@@ -160,14 +159,14 @@ pub(super) fn is_of_statement(failure: &Failure) -> bool {
 pub(super) fn of_commit(failure: &Failure, names: &Names) -> StoreError {
     // These two classes end the transaction before it is committed. The others may come after it was.
     match failure.code.as_str() {
-        // It says itself that nobody knows whether the statement was completed.
+        // This code itself means that it is unknown whether the statement was completed.
         "40003" => StoreError::unknown(format!("the commit was sent, and then: {}", failure.said)),
         code if code.starts_with("40") || code.starts_with("23") => of_statement(failure, names),
         _ => StoreError::unknown(format!("the commit was sent, and then: {}", failure.said)),
     }
 }
 
-/// No connection came about to one of these servers, each of which is `host:port` or the path of a socket.
+/// The error if no connection was opened to any of these servers, each of which is `host:port` or the path of a socket.
 pub(super) fn of_connect(failure: &Failure, user: &str, servers: &[String]) -> StoreError {
     if failure.code.is_empty()
         && let Some(error) = of_encryption(&failure.said)
@@ -192,7 +191,7 @@ pub(super) fn of_connect(failure: &Failure, user: &str, servers: &[String]) -> S
             failure.said
         )),
         "57P03" => StoreError::transient(format!(
-            "the server takes no connections yet: {}; wait until it has started",
+            "the server accepts no connections yet: {}; wait until it has started",
             failure.said
         )),
         "3D000" => permanent(format!("{}; create the database, or correct its name in the URL", failure.said)),
@@ -206,7 +205,7 @@ pub(super) fn of_connect(failure: &Failure, user: &str, servers: &[String]) -> S
     }
 }
 
-/// None of these servers answered, or none of those that did can be used.
+/// The error if none of these servers answered, or none of those that answered can be used.
 fn of_nobody(said: &str, servers: &[String]) -> StoreError {
     if said.starts_with("invalid configuration") {
         // Users of libpq expect the client to find the password there.
@@ -230,7 +229,7 @@ fn of_nobody(said: &str, servers: &[String]) -> StoreError {
     })
 }
 
-/// Where the servers should be, as it follows a verb.
+/// The list of servers, to follow a verb in a message.
 pub(super) fn listed(servers: &[String]) -> String {
     // If a password in the URL has an `@` in it, its end is taken for hosts, or for a part of one.
     let first = servers.iter().rposition(|server| server.contains('@')).unwrap_or(0);
@@ -266,7 +265,7 @@ fn of_encryption(said: &str) -> Option<StoreError> {
     }
     said.contains("performing TLS handshake").then(|| {
         StoreError::transient(format!(
-            "the server there began no encryption: {said}; if the URL has it, leave out sslnegotiation=direct, which no server before \
+            "the server began no encryption: {said}; if the URL has it, leave out sslnegotiation=direct, which no server before \
              version 17 knows; or check that the port is that of PostgreSQL"
         ))
     })

@@ -1,4 +1,4 @@
-//! The check of a fence in a transaction of the user's: the lease's record stays locked until that transaction ends.
+//! The check of a fence in a user's transaction. The lease's record stays locked until that transaction ends.
 
 use std::vec::Vec;
 
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::machine::{Key, Records, StoreError, StoreId};
 
-/// No statement, and so an error: from it on the transaction can only be rolled back.
+/// A statement that fails, so that the transaction can then only be rolled back.
 pub(super) const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
 
-/// Checks a lease in a transaction that stays open. What a driver says `first` goes out before all else, and what it says `last` after.
+/// Checks a lease in a transaction that stays open. A driver may add one statement that is sent first, and one that is sent last.
 pub(super) async fn judge(
     fence: &dyn Fence,
     carrier: &mut dyn Carrier,
@@ -48,7 +48,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Locks and reads: all but a session in one round trip.
+    /// Locks and reads the rows: all of them in one round trip, except a session's.
     async fn read(&mut self, first: Option<&str>) -> Result<(Option<StoreId>, Records), FenceError> {
         let (ticket, names) = (self.fence.ticket(), self.names);
         let keys: Vec<Key> = ticket.batch.keys();
@@ -79,7 +79,7 @@ impl Check<'_> {
             return Err(FenceError::Store(StoreError::transient(OLDER)));
         }
         let store = self.store_id(StoreText::of(&answers, store), &mut records)?;
-        // Only the own row: it takes the heartbeat, and tells what became of a grant that is gone.
+        // Only the row of its own session, which takes the heartbeat, and tells why a grant is gone.
         if ticket.renews() || !ticket.finds_its_grant(&records) {
             let own = ticket.batch.session;
             let answers = self.carry(&Round::one(&names.read_sessions(&[own], Hold::Update))).await?;
@@ -101,7 +101,7 @@ impl Check<'_> {
         if row.text(2) == Some("off") { Ok(()) } else { Err(FenceError::Misuse(READ_ONLY.into())) }
     }
 
-    /// Which store it is. One without a row, or whose row cannot be read, is none that a lease was granted in.
+    /// The id of the store. `None` if its row is missing or cannot be read, because no lease was granted in such a store.
     fn store_id(&self, store: Option<StoreText>, records: &mut Records) -> Result<Option<StoreId>, FenceError> {
         let Some(StoreText { schema, text: Some(text) }) = store else { return Ok(None) };
         if schema != SCHEMA {

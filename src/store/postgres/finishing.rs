@@ -9,8 +9,8 @@ use std::boxed::Box;
 
 use tokio::runtime::Handle;
 
-/// Runs where it is awaited. If whoever awaits it gives up, a task of the runtime goes on with it: the connection then goes back to its
-/// pool, instead of being closed in the middle of a transaction.
+/// Runs where it is awaited. If the caller stops awaiting it, a task of the runtime continues it. So the connection goes back to its pool,
+/// instead of being closed in the middle of a transaction.
 pub(super) struct Finishing<T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     runtime: Handle,

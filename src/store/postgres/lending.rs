@@ -1,4 +1,4 @@
-//! Connections are lent to a few transactions at once, from whatever pool.
+//! Lends connections of any pool to a few transactions at once.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -38,7 +38,7 @@ pub(super) struct Lending {
 /// A connection, and the permits that it takes.
 pub(super) struct Lent<'a> {
     pub(super) loan: Box<dyn Loan + 'a>,
-    /// It stood idle before, and may have been cut meanwhile.
+    /// Whether it was idle before, so that it may have been cut meanwhile.
     pub(super) used: bool,
     _place: SemaphorePermit<'a>,
     _may_wait: Option<SemaphorePermit<'a>>,

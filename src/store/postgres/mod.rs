@@ -50,7 +50,7 @@ use signals::{Hearing, PostgresSignals, Speaking};
 use sweep::Crowding;
 use transaction::Work;
 
-/// A list of keys takes no longer, nor do the statements that make the tables.
+/// The time limit of a list of keys, and of the statements that create the tables.
 const LIMIT: Duration = Duration::from_secs(30);
 /// A runtime that has not run a new task after this time counts as one that nobody drives.
 const STANDS_STILL: Duration = Duration::from_secs(2);
@@ -119,11 +119,11 @@ impl fmt::Debug for PostgresPool {
     }
 }
 
-/// What the handles of a store share.
+/// The state that all handles of a store share.
 struct Place {
     lending: Lending,
     exchange: Option<Shared<dyn Exchange>>,
-    /// Everything runs on it.
+    /// The runtime on which everything runs.
     runtime: Handle,
     names: Names,
     neighbours: Neighbours,
@@ -134,7 +134,7 @@ struct Place {
     hearing: Hearing,
 }
 
-/// What signals a store brings.
+/// The kind of signals that a store has.
 #[derive(Clone, Copy)]
 struct Voice {
     beacons: bool,
@@ -209,7 +209,7 @@ impl PostgresStore {
         if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
     }
 
-    /// Runs work in a task of its own, so that it comes to an end, and its connection back, although nobody awaits it any more.
+    /// Runs work in a task of its own, so that the work ends and its connection is returned, even if nobody awaits it any more.
     async fn on_runtime<T, W>(&self, limit: Duration, work: impl FnOnce(Shared<Place>) -> W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -236,7 +236,7 @@ impl PostgresStore {
 }
 
 impl Clone for PostgresStore {
-    /// Another handle of the same connections, open whether or not this one was closed.
+    /// Another handle to the same connections, which is open even if this one was closed.
     fn clone(&self) -> Self {
         self.place.lending.lender().share();
         Self { place: self.place.clone(), closed: Arc::default(), speaking: Speaking::nobody() }
@@ -264,7 +264,7 @@ impl Store for PostgresStore {
         let tells = self.place.signals.is_some();
         let first = self.place.crowding.is_open().then(|| (batch.session, batch.keys().pop()));
         let work = Work { batch, now, limit, fresh: fresh_id()?, tells, yields: false };
-        // It keeps to its limit by itself, and knows what became of its commit.
+        // The work enforces its limit by itself, and knows the outcome of its commit.
         let runs = |place: Shared<Place>| async move { work.run(&place).await };
         let reply = if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
             self.check()?;
@@ -295,9 +295,9 @@ impl Store for PostgresStore {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.place.lending.lender().leave();
         }
-        // A program that ends now would take along what it said last: that somebody else was granted its lease.
+        // A program that ends now would lose its last messages, which report that another context was granted its lease.
         let speaking = self.speaking.clone();
-        // If the runtime has ended, so have they.
+        // If the runtime has ended, the messages have ended with it.
         let _ = inside(&self.place.runtime, async move { speaking.end().await }).await;
     }
 

@@ -1,4 +1,4 @@
-//! What a store is called in its database: its tables, its advisory locks, its channels.
+//! The names of a store in its database: its tables, its advisory locks, its channels.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use crate::store::Reach;
 
 /// PostgreSQL cuts names after 63 bytes, and the longest suffix has 8.
 const LONGEST_PREFIX: usize = 50;
-/// So begins what [`Reach::Named`] says of such a store.
+/// The beginning of the [`Reach::Named`] of such a store.
 const KIND: &str = "postgres";
 
 /// Where a store is: which cluster, which database, which schema, and which prefix its tables have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
-    /// Of the cluster and the database, as the server says; no part has a colon.
+    /// The ids of the cluster and the database, as the server reports them, without colons.
     pub(super) database: String,
     pub(super) prefix: String,
     pub(super) schema: String,
@@ -44,7 +44,7 @@ impl Names {
         format!("\"{}\".{}_{kind}", self.schema.replace('"', "\"\""), self.prefix)
     }
 
-    /// The table as people are told of it.
+    /// The table's name as messages show it.
     pub(super) fn plain_table(&self, kind: &str) -> String {
         format!("{}_{kind}", self.prefix)
     }

@@ -231,7 +231,10 @@ pub(super) async fn ask(lending: &Lending, statement: &str) -> Result<Result<Ans
             }
         }
     }
-    Err(StoreError::transient(format!("the last {TRIES} connections of {} were cut", lending.lender().name())))
+    Err(StoreError::transient(format!(
+        "the last {TRIES} connections of {} broke; check the server and the network",
+        lending.lender().name()
+    )))
 }
 
 async fn names_in(lending: &Lending, prefix: String) -> Result<Names, StoreError> {

@@ -17,7 +17,7 @@ pub(super) const SCHEMA: i32 = 1;
 /// How a row is locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// It may change after this.
+    /// The row is not locked, and may change after this.
     Not,
     /// Others may only read it until the transaction ends.
     Share,

@@ -185,7 +185,7 @@ pub(super) fn of_contention(tries: u32) -> StoreError {
 
 /// What was answered is not what the script gives.
 pub(super) fn of_answer(stage: Stage<'_>) -> StoreError {
-    stage.error("Redis gave an answer that our scripts never give; check whether a proxy stands in between".into())
+    stage.error("Redis gave an answer that leasehold's scripts never give; check whether a proxy is in between".into())
 }
 
 pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
@@ -235,8 +235,10 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
             StoreError::transient(told("the server lacks the replicas that min-replicas-to-write asks for"))
         }
         "BUSY" => StoreError::busy(told("another script runs for too long; end it by SCRIPT KILL")),
-        "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
-        "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
+        "CLUSTERDOWN" | "TRYAGAIN" => {
+            StoreError::transient(told("wait until the cluster has been repaired or changed"))
+        }
+        "NOSCRIPT" => StoreError::transient(told("the server forgot the script; try again")),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
     }
 }

@@ -120,7 +120,7 @@ fn check_prefix(prefix: &str) -> Result<(), StoreError> {
 
 impl RedisStore {
     /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
-    /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] lists the URLs of Sentinel groups and clusters.
+    /// prefix `leasehold`. It waits 10 s at most. [`RedisServers`] lists the URLs of Sentinel groups and clusters.
     ///
     /// `rediss://` encrypts the connections, with the feature `store-redis-tls`; see [`RedisServers`] for the files with certificates that
     /// the URL may name. For another TLS library, enable a feature of the crate `redis` such as `tokio-native-tls-comp`. If you also have

@@ -1,4 +1,4 @@
-//! What the thread of a store does: one job after the other, and what can wait when nobody asks.
+//! What the thread of a store does: one job after the other, and other work while there is no job.
 
 use std::{
     path::PathBuf,
@@ -16,7 +16,7 @@ use super::{
 use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
 use crate::signal::{deliver, has_fallen};
 
-/// Between two looks whether the file is still there, while nobody asks.
+/// How often to check whether the file still exists, while there is no job.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
@@ -43,7 +43,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
     None
 }
 
-/// Nothing can be asked of this file any more.
+/// Refuses all further jobs, because the file is gone.
 pub(super) fn refuse(asked: &Receiver<Job>, error: &StoreError) {
     for job in asked {
         match job {
@@ -77,14 +77,14 @@ impl Desk<'_> {
         loop {
             match asked.recv_timeout(LOOK) {
                 Ok(job) => return Some(job),
-                // Whoever holds a lease believes in it until somebody looks.
+                // A holder considers its lease valid until this thread looks.
                 Err(RecvTimeoutError::Timeout) => drop(self.look()),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
-    /// Tells, once, if others who open the path open another file by now.
+    /// Reports, once, that others who open the path now open another file.
     fn look(&mut self) -> Result<(), StoreError> {
         if !self.is_gone && self.file.is_gone() {
             self.is_gone = true;

@@ -146,7 +146,7 @@ pub(super) fn meaning(error: &Error) -> StoreError {
              must not have too many files open",
         ),
         Some(ErrorCode::NotADatabase) => {
-            unsupported("the file is no SQLite database, or an encrypted one; choose another file")
+            unsupported("the file is not an SQLite database, or an encrypted one; choose another file")
         }
         Some(ErrorCode::DatabaseCorrupt) => {
             unsupported("the SQLite file is damaged; restore it, or delete it while nobody has it open")

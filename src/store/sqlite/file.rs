@@ -23,7 +23,7 @@ use crate::machine::{StoreError, StoreErrorKind};
 use crate::signal::make_directory;
 use crate::store::Reach;
 
-/// How often a file is opened anew that was made or replaced while it was opened.
+/// How often to open a file again that was created or replaced while it was opened.
 const ATTEMPTS: usize = 4;
 /// What the name of the directory ends with, so that it is never one of SQLite's own beside the file.
 const SIGNALS: &str = ".d";
@@ -39,12 +39,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct LeaseFile {
     pub(super) connection: Connection,
     pub(super) tables: Tables,
-    /// As it was given, but absolute; a link on the way may be changed.
+    /// The path as it was given, but absolute. A link in it may be changed.
     given: PathBuf,
-    /// Without links.
+    /// The path without links.
     path: PathBuf,
     identity: Identity,
-    /// The write-ahead log, if the file has one. Without it, what others write is not seen.
+    /// The write-ahead log, if the file has one. If it is replaced, this connection does not see what others write.
     log: Option<Identity>,
     prefix: String,
     /// How it was opened, if only to be looked at.
@@ -87,7 +87,7 @@ impl LeaseFile {
         })
     }
 
-    /// Somebody may replace the file while it is opened. What is opened for certain stood there before as after.
+    /// Opens the file, and makes sure that the same file was at the path before and after, because somebody may replace it meanwhile.
     fn open_certainly(path: &Path, prefix: &str) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS {
             let before = stands_at(path);
@@ -227,7 +227,7 @@ impl LeaseFile {
         name.into()
     }
 
-    /// Who else opens this file, and these tables of it.
+    /// The contexts that open this file, and these tables in it.
     pub(super) fn reach(&self) -> Reach {
         Reach::Machine(self.directory().to_string_lossy().into_owned())
     }
@@ -243,7 +243,7 @@ impl LeaseFile {
             || self.log.is_some_and(|log| log.has_left(&beside::log(&self.path)))
     }
 
-    /// What is told once it is.
+    /// The error once it is gone.
     pub(super) fn gone(&self) -> StoreError {
         let message = format!(
             "{}: while it was open, the file or its log was deleted or replaced, or a link to it was changed; open it again",
@@ -285,7 +285,7 @@ fn check_is_shared(_directory: &Path) -> Result<(), StoreError> {
 }
 
 fn replaced() -> StoreError {
-    StoreError::transient("the file was replaced again and again while it was opened")
+    StoreError::transient("the file was replaced again and again while it was opened; try again")
 }
 
 /// Opens a file whose path and prefix are such as can be opened.
@@ -299,7 +299,7 @@ fn at_checked<T>(
         return Err(refused(path, "this is a directory; name a file in it"));
     }
     if path.exists() && !path.is_file() {
-        return Err(refused(path, "this is no regular file; name one, or a path where none is yet"));
+        return Err(refused(path, "this is not a regular file; name one, or a path where no file is yet"));
     }
     // Absolute, or SQLite might read a URI in it.
     let opened = std::path::absolute(path)
@@ -335,7 +335,7 @@ pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whoever takes a URL for a path shares no lease with those who open the URL.
+/// Refuses a URL. A program that took it for a path would share no lease with programs that open the URL.
 fn check_is_no_url(path: &Path) -> Result<(), StoreError> {
     let is = |scheme| path.to_str().is_some_and(|path| path.starts_with(scheme));
     let why = match () {

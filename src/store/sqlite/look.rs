@@ -19,7 +19,7 @@ use crate::machine::{StoreError, StoreErrorKind};
 const WRITE_VERSION: usize = 18;
 /// That version of a database in write-ahead logging.
 const WAL: u8 = 2;
-/// How often the way to look is chosen anew, while others open and close the file.
+/// How often the way to look is chosen again, while others open and close the file.
 const ATTEMPTS: usize = 20;
 /// Between two attempts: somebody who closes the file needs about as long.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -118,7 +118,7 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
 
 /// Keeps others from taking away the log and the index while a visitor opens them: SQLite would make them anew, as the visitor's.
 ///
-/// Nothing of SQLite's only locks a file. This connection wants the file for itself, and therefore keeps the shared lock when it fails to
+/// No function of SQLite only locks a file. This connection wants the file for itself, and therefore keeps the shared lock when it fails to
 /// get more, which it does before it opens a log. It fails as busy if somebody is taking the log away.
 fn anchor(path: &Path) -> Result<Option<Connection>, Trouble> {
     if may_write(path) || !is_in_wal(path).unwrap_or(false) {
@@ -146,7 +146,7 @@ fn ways(path: &Path, beside: Beside) -> Vec<Way> {
     }
 }
 
-/// What is seen in the first way in which this user may read, if there is one.
+/// The result of the first way in which this user can read the file, if there is one.
 fn first(path: &Path, tables: &Tables, ways: &[Way]) -> Result<Option<Seen>, StoreError> {
     for &way in ways {
         let connection = connect(path, way).map_err(|error| failure::meaning(&error))?;

@@ -28,7 +28,7 @@ pub(super) struct Rows<'c> {
 }
 
 impl<'c> Rows<'c> {
-    /// Who only looks does not wait for who writes.
+    /// A store that only looks does not wait for writers.
     pub(super) fn prepare(connection: &'c Connection, tables: &Tables, looks: bool) -> rusqlite::Result<Self> {
         let Tables { store, record, session, .. } = tables;
         let prepare = |sql: String| connection.prepare(&sql);
@@ -155,7 +155,7 @@ impl<'c> Rows<'c> {
         Ok(keys)
     }
 
-    /// SQLite is seeded by the operating system.
+    /// The operating system seeds SQLite's random numbers.
     fn random(&self) -> Result<StoreId, Trouble> {
         let bytes: [u8; 16] = self.connection.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
         Ok(StoreId(u128::from_be_bytes(bytes)))
@@ -167,7 +167,7 @@ fn text(statement: &mut Statement<'_>, named: impl Params) -> rusqlite::Result<O
     statement.query_row(named, state).optional().map(Option::flatten)
 }
 
-/// What is no text is there all the same, and cannot be read as a record.
+/// A value that is not text still counts as a row, but as one that cannot be read.
 fn state(found: &Found<'_>) -> rusqlite::Result<Option<String>> {
     Ok(match found.get_ref(0)? {
         ValueRef::Null => None,

@@ -7,13 +7,13 @@ use crate::machine::{StoreError, StoreErrorKind};
 
 /// The format of the tables.
 pub(super) const VERSION: i64 = 1;
-/// Longer prefixes are of no use.
+/// The longest prefix, in bytes.
 const LONGEST_PREFIX: usize = 40;
 
 /// The tables by what follows their prefix, and their columns.
 const COLUMNS: [(&str, &str); 3] = [("store", "id,version,state"), ("record", "key,state"), ("session", "id,state")];
 
-/// How the tables are called, as SQL says it.
+/// The names of the tables, quoted for SQL.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     /// `main`, or the name under which the file is attached.
@@ -94,7 +94,7 @@ fn refused(sentence: String) -> Trouble {
     Trouble::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
 }
 
-/// A name as SQL says it, whatever stands in it.
+/// A name quoted for SQL, whatever characters it has.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

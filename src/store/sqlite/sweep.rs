@@ -1,4 +1,4 @@
-//! Idle records stay, so that it can be told who held a key last. Where there are very many, they go.
+//! Idle records stay, so that a context can tell who held a key last. If there are very many, they are deleted.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::machine::{Batch, Key, SessionId, StoreNow};
 
-/// More records than this are looked through.
+/// Only a store with more records than this is swept.
 const MANY: usize = 512;
-/// How many are examined in one transaction: others wait for it.
+/// How many records one transaction examines, while others wait for it.
 const AT_ONCE: usize = 128;
 
-/// How long it waits for the write lock, at a time: jobs wait meanwhile.
+/// How long a sweep waits for the write lock each time, while jobs wait.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How far a store was looked through: once, after its first transaction.
@@ -23,7 +23,7 @@ pub(super) enum Sweep {
     /// There was no transaction yet.
     #[default]
     Unbegun,
-    /// It goes on from this key, in the name of this session.
+    /// It continues from this key, in the name of this session.
     From {
         key: String,
         session: SessionId,
@@ -37,7 +37,7 @@ impl Sweep {
         matches!(self, Self::From { .. })
     }
 
-    /// A transaction went through. The first one shows whether there are many records.
+    /// Call this after each transaction. The first one shows whether there are many records.
     pub(super) fn begin(&mut self, rows: &mut Rows<'_>, session: SessionId, now: StoreNow) {
         if matches!(self, Self::Unbegun) {
             let many = rows.keys("", MANY + 1, |_| true).is_ok_and(|keys| keys.len() > MANY);
@@ -50,7 +50,7 @@ impl Sweep {
         let Self::From { key, session, now } = std::mem::replace(self, Self::Done) else { return };
         let key = match patiently(clock() + PATIENCE, || forget(rows, &key, session, now)) {
             Ok(Some(last)) => format!("{last}\0"),
-            // Somebody else writes: later, then.
+            // Somebody else writes, so this tries again later.
             Err(Trouble::Busy(_)) => key,
             Ok(None) | Err(Trouble::Disk(_) | Trouble::Failed(_)) => return,
         };

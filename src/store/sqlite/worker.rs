@@ -1,4 +1,4 @@
-//! The thread of a store: whatever blocks, blocks here.
+//! The thread of a store, which does all work that blocks.
 
 use std::{
     mem::forget,
@@ -18,7 +18,7 @@ use crate::store::StoreWatcher;
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What the thread is asked for.
+/// A job for the thread.
 pub(super) enum Job {
     Transact { batch: Batch, now: StoreNow, deadline: Instant, answer: Answer<Reply> },
     Keys { prefix: String, answer: Answer<Vec<Key>> },
@@ -51,7 +51,7 @@ type Watchers = Arc<Mutex<Vec<WeakShared<dyn StoreWatcher>>>>;
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(4);
 
-/// Only for the time limits of jobs: what is decided about leases is told the time.
+/// Only for the time limits of jobs. Decisions about leases are given the time.
 #[expect(clippy::disallowed_methods, reason = "a thread that blocks measures for itself how long it may")]
 pub(super) fn clock() -> Instant {
     Instant::now()
@@ -111,7 +111,7 @@ impl Worker {
         watchers.push(watcher);
     }
 
-    /// Ends when the file is closed, even if an earlier call was given up. Whoever asks from now on is refused.
+    /// Completes when the file is closed, even if an earlier call was dropped. Further jobs are refused from now on.
     pub(super) async fn close(&self) {
         let (answer, answered) = oneshot::channel();
         let Some(jobs) = self.jobs().clone() else { return };
@@ -128,7 +128,7 @@ impl Worker {
 }
 
 fn tell_gone(watchers: &Watchers) {
-    // Taken out, so that the lock is let go of before anybody is told.
+    // Taken out, so that the lock is released before anybody is notified.
     let watchers = std::mem::take(&mut *lock(watchers));
     watchers.iter().filter_map(|watcher| watcher.upgrade()).for_each(|watcher| watcher.store_gone());
 }
@@ -139,7 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn closed() -> StoreError {
-    StoreError::permanent(StoreErrorKind::Closed, "this SQLite store was closed")
+    StoreError::permanent(StoreErrorKind::Closed, "this SQLite store was closed; open another one")
 }
 
 #[cfg(test)]
