@@ -46,43 +46,43 @@ use crate::machine::Now;
 /// executor, which drops no task.
 pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family = "wasm", target_os = "unknown")));
 
-/// What a platform does to the contexts that run on it.
+/// What a platform does to a context that runs on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// It may stop this one at any moment, without another word.
+    /// It may stop the context at any moment, without further notice.
     Suspending,
-    /// It ends this one for good, whose code may run on for a moment.
+    /// It ends the context for good. The context's code may still run for a moment.
     Ending,
-    /// It stopped this one, or was about to, and now lets it go on.
+    /// It stopped the context, or was about to, and now lets it run again.
     Resumed,
-    /// Nobody sees this one any more, and its timers get slow.
+    /// The context is hidden, as a page in a background tab is, and its timers get slow.
     Hidden,
-    /// Somebody sees it again, and nobody knows how long it slept.
+    /// The context is visible again. It may have been paused meanwhile.
     Shown,
 }
 
-/// Receives what the platform does to the context.
+/// Is notified of what the platform does to the context.
 pub trait LifecycleWatcher: MaybeSendSync {
-    /// The platform did this. Work that is not done when this returns may never be done.
+    /// Reports what the platform did. Work that is not done when this returns may never be done.
     fn lifecycle(&self, event: Lifecycle);
 }
 
-/// Tells a [`LifecycleWatcher`] what the platform does, until this is dropped.
+/// Notifies a [`LifecycleWatcher`] of what the platform does, until this is dropped.
 pub trait LifecycleWatch: MaybeSendSync {
-    /// Puts back what the platform has removed meanwhile, such as the listeners of a page. A manager calls this with each new session and
-    /// at each heartbeat. It must not call the watcher. By default it does nothing.
+    /// Restores what the platform has removed meanwhile, such as the listeners of a page. A manager calls this with each new session and at
+    /// each heartbeat. It must not call the watcher. By default it does nothing.
     fn renew(&self) {}
 }
 
 /// What a lease manager needs of the world it runs in.
 ///
 /// # Behavior
-/// * [`now`](Self::now) MUST read a monotonic clock that all executors of one process share, and that goes on during
-///   suspend where the platform has one. `process_clock` (feature `tokio`) is the clock that `TokioExecutor` reads.
+/// * [`now`](Self::now) MUST read a monotonic clock that all executors of one process share. It must continue while the machine is
+///   suspended, if the platform has such a clock. `process_clock` (feature `tokio`) is the clock that `TokioExecutor` reads.
 /// * [`spawn`](Self::spawn) MUST run the task to its end, and MAY run it on any thread natively.
 /// * [`sleep`](Self::sleep) MUST NOT end early; dropping its future MUST cancel the timer.
-/// * [`random`](Self::random) MUST draw from a source that no two contexts share the state of.
+/// * [`random`](Self::random) MUST draw from a source whose state no two contexts share.
 pub trait Executor: MaybeSendSync + Debug + 'static {
     /// Reads both clocks.
     fn now(&self) -> Now;
@@ -90,13 +90,13 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     /// Runs a task in the background.
     fn spawn(&self, task: MaybeSendFuture<'static, ()>);
 
-    /// Waits at least this long.
+    /// Completes after this time at the earliest.
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()>;
 
     /// Draws 128 random bits: the id of a session.
     fn random(&self) -> u128;
 
-    /// Tells whether [`spawn`](Self::spawn) and [`sleep`](Self::sleep) work where it is called. The manager asks before each
+    /// Checks whether [`spawn`](Self::spawn) and [`sleep`](Self::sleep) work where this is called. The manager calls it before each
     /// request, so it should be cheap once it has succeeded.
     ///
     /// # Errors
@@ -136,8 +136,8 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         false
     }
 
-    /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
-    /// platform does nothing, or does not tell.
+    /// Notifies the watcher of what the platform does to this context, until the returned value is dropped. `None` if the platform does
+    /// nothing to contexts, or does not report it.
     fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         None
     }

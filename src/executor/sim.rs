@@ -28,7 +28,7 @@ const MAIN: u64 = 0;
 /// The first context.
 const FIRST: u64 = 1;
 
-/// One context of a simulated world. Nothing ever really sleeps: when all tasks wait, time jumps to the next timer.
+/// One context of a simulated world. Nothing really sleeps: when all tasks wait, time jumps to the next timer.
 ///
 /// The same seed gives the same history.
 ///
@@ -144,20 +144,20 @@ impl SimExecutor {
         self.world.state().frozen.remove(&self.context);
     }
 
-    /// Ends the context at once, as a crash does: its tasks never run again.
+    /// Ends the context at once, as a crash does: none of its tasks runs again.
     pub fn kill(&self) {
         let context = self.context;
         let mut state = self.world.state();
         state.frozen.insert(context);
         state.crashed.insert(context);
         let dead: Vec<_> = state.tasks.iter().filter(|(_, task)| task.context == context).map(|(id, _)| *id).collect();
-        // Dropped after the lock was let go: a task may own what uses the world.
+        // Dropped after the lock is released: a task may own something that uses the world.
         let dropped: Vec<_> = dead.iter().filter_map(|id| state.tasks.remove(id)).collect();
         drop(state);
         drop(dropped);
     }
 
-    /// Tells the lease managers of this context what its platform does to it, as a browser does by its events.
+    /// Notifies the lease managers of this context of what its platform does, as a browser does by its events.
     pub fn tell(&self, event: Lifecycle) {
         let mut told = self.world.state().watchers.clone();
         told.retain(|(context, _)| *context == self.context);
@@ -166,22 +166,22 @@ impl SimExecutor {
         }
     }
 
-    /// Sets the wall clock forward, or back.
+    /// Sets the wall clock forward by this many ms, or back if the number is negative.
     pub fn set_wall_clock(&self, by_ms: i64) {
         self.world.state().wall_ahead_ms += by_ms;
     }
 
-    /// How many timers stand.
+    /// How many timers are set.
     pub fn timers(&self) -> usize {
         self.world.state().timers.len()
     }
 
-    /// How many tasks live.
+    /// How many tasks exist.
     pub fn tasks(&self) -> usize {
         self.world.state().tasks.len()
     }
 
-    /// Waits, outside of any context that could be frozen.
+    /// Waits for this time, outside of any context that could be frozen.
     pub fn pass(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
         Sleep::new(self.world.clone(), MAIN, duration)
     }

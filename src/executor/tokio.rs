@@ -33,7 +33,7 @@ use crate::machine::Now;
 
 pub use clock::process_clock;
 
-/// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
+/// Runs tasks on a tokio runtime, and reads a clock that continues while the machine is suspended.
 ///
 /// **Not for a paused clock.** Leases count on this clock, and not on that of tokio. In a test under `tokio::time::pause` or
 /// `#[tokio::test(start_paused = true)]`, tokio's clock jumps from timer to timer while hardly any real time passes: each timer of a lease
@@ -41,9 +41,9 @@ pub use clock::process_clock;
 /// [own virtual time](https://github.com/leasehold/leasehold/blob/HEAD/docs/test-your-code.md#in-rust) the leases follow, or leave the
 /// clock running. Tokio does not tell whether its clock is paused, so this is not refused.
 ///
-/// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A first request that finds no runtime, or one
-/// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
-/// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
+/// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A first request outside of any runtime, or in one
+/// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio reveals only by a panic that timers
+/// are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
 /// **Do not block on a lease inside a task.** Over most stores, a task of this runtime brings the answer to a request, and that task may
 /// have to run on the same thread. After a number of requests without a pause, a request also lets other tasks of its thread run first,
@@ -64,7 +64,7 @@ pub use clock::process_clock;
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
 /// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the other one of those two. If
-/// that runtime has ended, too, the next call repeats the transaction. If no call follows, the lease runs out.
+/// that runtime has ended, too, the next call repeats the transaction. If no call follows, the lease expires.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -1,4 +1,4 @@
-//! Signals within one process: whoever shares a store shares a hub.
+//! Signals within one process: contexts that share a store share a hub.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,9 +13,9 @@ process_wide!(with_hubs, SortedMap<Reach, WeakShared<Hub>>, SortedMap::new());
 
 /// Messages between contexts of one process. A message is delivered before `send` returns.
 ///
-/// For a store of this process ([`Reach::Process`]) it raises beacons too, and a context that is dropped without a word
-/// takes its beacon with it. Contexts of other processes that share a store with a name ([`Reach::Named`]) could not see
-/// those: for such a store there is no beacon, and a watch reports nothing.
+/// For a store of this process ([`Reach::Process`]) they also raise beacons, and the beacon of a context ends when the context is dropped.
+/// Other processes that share a store with a name ([`Reach::Named`]) could not see such beacons. So for such a store there are none, and a
+/// watch reports nothing.
 pub struct LocalSignals {
     hub: Shared<Hub>,
     beacons: Beacons,
@@ -31,7 +31,7 @@ struct Seats {
     taken: SortedMap<u64, Seat>,
     /// Each session with the number of its seat, so that a message to one session looks at no other. Empty where contexts are few.
     by_session: SortedMap<(SessionId, u64), ()>,
-    /// Each session whose beacon is watched, with the number of a seat that watches it and the number of the watch. Empty where contexts are few.
+    /// Each session whose beacon is watched, with the number of a seat that watches it and that of the watch. Empty where contexts are few.
     watchers: SortedMap<(SessionId, u64, u64), ()>,
     last: u64,
 }
@@ -163,7 +163,7 @@ impl Seats {
     }
 }
 
-/// Inboxes are called after the hub's lock was let go: they may call back.
+/// Call this after the hub's lock is released, because inboxes may call back.
 fn tell(inbox: &WeakShared<dyn Inbox>, notice: Notice) {
     if let Some(inbox) = inbox.upgrade() {
         inbox.notice(notice);

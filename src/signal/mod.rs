@@ -1,9 +1,9 @@
 //! Signals: messages, and beacons as signs of life.
 //!
-//! A message is a hint: a lost one costs time, and nothing else. A beacon is more than that. A waiter takes the absence of
-//! a beacon as proof that its holder is dead, and evicts it at once. So beacons that some contexts of a store cannot see
-//! let those evict the living: [`Beacons`] says who can see them, and a manager uses them only if all who share its store
-//! can. Without beacons a dead holder is replaced after a lease of silence.
+//! A message is a hint: if it is lost, this costs time and nothing else. A beacon is more than that. A waiter takes the absence of a beacon
+//! as proof that the holder is dead, and evicts it at once. So if some contexts of a store cannot see a beacon, they evict living holders.
+//! [`Beacons`] says who can see them, and a manager uses them only if all contexts that share its store can. Without beacons, a dead holder
+//! is replaced after a *lease of silence*: when others have seen no heartbeat of it for as long as its lease, and a tenth more.
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod broadcast;
@@ -32,7 +32,7 @@ use crate::executor::{MaybeSendSync, Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
-/// How contexts notify each other of what happened, and detect each other's deaths.
+/// How contexts notify each other, and detect each other's deaths.
 ///
 /// # Behavior
 /// * A message MAY arrive late, twice, out of order or never. It goes to the session that it
@@ -47,27 +47,27 @@ use crate::store::Reach;
 ///
 /// A `Box<dyn Signals>` is signals, too; and so is an `Arc` of signals, or in a browser an `Rc`.
 pub trait Signals: MaybeSendSync + Debug + 'static {
-    /// Who can see the beacons that these signals raise. It MUST NOT change. A manager raises and watches none unless all
-    /// contexts that share its store can see them: signals that promise more than is true let live holders be evicted.
+    /// Who can see the beacons that these signals raise. It MUST NOT change. A manager raises and watches beacons only if all contexts that
+    /// share its store can see them. If signals promise more than is true, living holders are evicted.
     fn beacons(&self) -> Beacons;
 
-    /// Opens the channel of a session, and raises its beacon if one is wanted. Returns whether a beacon is to be expected: then
+    /// Opens the channel of a session, and raises its beacon if `beacon` is true. Returns whether a beacon is to be expected: then
     /// [`Notice::BeaconStands`] follows. An earlier session of this context rests from then on.
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool;
 
-    /// Closes the channel, lowers the beacon, ends all watches.
+    /// Closes the channel, lowers the beacon, and ends all watches.
     fn rest(&self);
 
-    /// The same, at the end of a session that the store may still name: its end could not be written, or nobody knows whether it was.
-    /// Any later watcher of the beacon SHOULD see at once that it is gone, and not only after a while. The default is [`rest`](Self::rest).
+    /// The same, for a session that may still be in the store, because its end could not be written, or the outcome is unknown. Any later
+    /// watcher of the beacon SHOULD see at once that it is gone. The default is [`rest`](Self::rest).
     fn fall(&self) {
         self.rest();
     }
 
-    /// Tells the session that the message concerns, or all other awake contexts.
+    /// Sends a message to the session that it concerns, or to all other awake contexts.
     fn send(&self, message: &Message);
 
-    /// Watches for the beacon of a session to be gone; `watch` names the watch.
+    /// Watches whether the beacon of a session is gone. `watch` is the id of the watch.
     fn watch(&self, watch: u64, session: SessionId);
 
     /// Ends a watch.
@@ -108,13 +108,13 @@ impl Beacons {
     }
 }
 
-/// Receives what signals bring.
+/// Receives the notices that signals deliver.
 pub trait Inbox: MaybeSendSync {
-    /// Takes a notice. It may call back into the [`Signals`] that brought it.
+    /// Handles a notice. It may call back into the [`Signals`] that delivered it.
     fn notice(&self, notice: Notice);
 }
 
-/// What a signal brings.
+/// What signals deliver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// A message of another context.

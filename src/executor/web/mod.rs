@@ -15,9 +15,9 @@ use timer::Timer;
 /// `setTimeout` keeps its delay in 31 bits, and fires at once beyond them.
 const LONGEST_TIMER_MS: u64 = 0x7fff_ffff;
 
-/// Tasks as microtasks, timers by `setTimeout`, and the clocks of the browser.
+/// Runs tasks as microtasks, sets timers by `setTimeout`, and reads the clocks of the browser.
 ///
-/// It needs neither a window nor a secure context.
+/// It works in windows and in workers, and needs no secure context.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::WebExecutor, store::IndexedDbStore};
@@ -62,7 +62,7 @@ impl Executor for WebExecutor {
     }
 
     /// Draws by [`getRandomValues()`](https://developer.mozilla.org/en-US/docs/Web/API/Crypto/getRandomValues): unlike
-    /// `randomUUID`, it is there in insecure contexts too.
+    /// `randomUUID`, it exists in insecure contexts, too.
     fn random(&self) -> u128 {
         random()
     }

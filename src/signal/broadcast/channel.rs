@@ -14,8 +14,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel/BroadcastChannel). Where the class is
-    /// missing, messages do not happen.
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel/BroadcastChannel). If the class is missing, there are no
+    /// messages.
     pub(super) fn open(name: &str, inbox: WeakShared<dyn Inbox>) -> Option<Self> {
         let channel = BroadcastChannel::new(name).ok()?;
         // It takes any event, as the other closures do: each further type of closure adds code to the wasm.
@@ -35,7 +35,7 @@ impl Channel {
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel/postMessage)
     pub(super) fn post(&self, text: &str) {
-        // A message may be lost: nothing rests on it, so a failure is nobody's business.
+        // A message may be lost, and nothing depends on it, so a failure is ignored.
         let _ = self.channel.post_message(&text.into());
     }
 }
@@ -57,7 +57,7 @@ impl LastPosted {
     }
 
     fn close(&mut self) {
-        // What was posted is delivered all the same.
+        // Messages that were posted are still delivered.
         self.0.take().into_iter().for_each(|(_, channel)| channel.close());
     }
 }

@@ -10,13 +10,13 @@ use wasm_bindgen_futures::JsFuture;
 use super::bindings::{AbortController, LockManager, locks};
 use crate::executor::spawn;
 
-/// How often those who queue look.
+/// How often contexts that queue look at the locks.
 const LOOK_MS: u32 = 3_000;
 
-/// Looks at all locks again and again, and at nothing that it sees. Dropping it ends that.
+/// Queries all locks again and again, and ignores the answers. Dropping it ends that.
 ///
-/// Chromium keeps a page that holds a lock in its back/forward cache, if it does not let go of it in time, and lets
-/// starve whoever queued for the lock before that. To be looked at drives the page out, and its lock goes with it.
+/// If a page does not release its lock in time, Chromium keeps it in the back/forward cache with the lock, and requests that queued before
+/// never get it. A query drives the page out of the cache, and its lock is released.
 pub(super) struct Looks {
     _interval: Interval,
 }
@@ -30,7 +30,7 @@ impl Looks {
 fn look() {
     if let Some(Ok(seen)) = locks().map(|locks| locks.query()) {
         spawn(Box::pin(async move {
-            // A refusal is nobody's business, and not to be logged.
+            // A refusal does not matter, and must not be logged.
             let _ = JsFuture::from(seen).await;
         }));
     }

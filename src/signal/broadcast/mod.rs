@@ -23,12 +23,12 @@ use lock::{HeldLock, LockRequest, Looks};
 
 /// Signals between the windows and workers of one origin that open the same name.
 ///
-/// Messages go over a [`BroadcastChannel`](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel) that all
-/// contexts share; one that concerns a single session goes over a channel of that session's, so that it wakes no other
-/// context. A beacon is an exclusive [Web Lock](https://developer.mozilla.org/en-US/docs/Web/API/Web_Locks_API) named
-/// after its session, and a watch queues behind it with a shared request: the browser itself tells when the holder died.
-/// All are open from [`wake`](Signals::wake) to [`rest`](Signals::rest) only. Web Locks are missing in insecure contexts: then there are
-/// no beacons, and a dead context is only known by its silence.
+/// Messages go over a [`BroadcastChannel`](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel) that all contexts share. A
+/// message for a single session goes over a separate channel of that session, so that it wakes no other context. A beacon is an exclusive
+/// [Web Lock](https://developer.mozilla.org/en-US/docs/Web/API/Web_Locks_API) named after its session, and a watch queues behind it with a
+/// shared request: the browser grants that request when the holder dies. All of these exist only from [`wake`](Signals::wake) to
+/// [`rest`](Signals::rest). Insecure contexts have no Web Locks: there are no beacons then, and a dead context is recognised only by its
+/// silence.
 ///
 /// ```no_run
 /// use leasehold::signal::{BroadcastSignals, Signals};
@@ -43,17 +43,17 @@ pub struct BroadcastSignals {
 
 /// What stands between `wake` and `rest`. Callbacks find it by a weak reference: with it gone, they do nothing.
 struct Awake {
-    /// What all contexts hear.
+    /// The channel that all contexts listen to.
     common: Option<Channel>,
-    /// What only this session hears.
+    /// The channel that only this session listens to.
     _own: Option<Channel>,
-    /// What another session hears.
+    /// The channel of another session.
     last_posted: RefCell<LastPosted>,
     locks: Option<LockManager>,
     inbox: WeakShared<dyn Inbox>,
     beacon: RefCell<Option<HeldLock>>,
     watches: RefCell<Vec<Watch>>,
-    /// While there are watches.
+    /// `Some` while there are watches.
     looks: RefCell<Option<Looks>>,
 }
 
@@ -67,7 +67,7 @@ impl BroadcastSignals {
         self.awake.borrow().clone()
     }
 
-    /// What a session's beacon and its channel are called.
+    /// The name of a session's beacon and of its channel.
     fn name_of(&self, session: SessionId) -> String {
         format!("{}:{session}", self.name)
     }
@@ -134,7 +134,7 @@ impl Awake {
             locks,
             name,
             move || tell(&stands, Notice::BeaconStands(session)),
-            // Lowered by ourselves, nobody is left to be told.
+            // If this context lowered it, nobody is left to be notified.
             move || tell(&over, Notice::BeaconLost(session)),
         );
         self.beacon.replace(Some(held));
@@ -161,7 +161,7 @@ impl Awake {
             if let Some(watch) = told.take() {
                 tell(&awake, Notice::BeaconGone { watch });
             }
-            // The lock is let go at once: it has said what it had to say.
+            // The lock is released at once, because its grant is all that matters.
             Ok(JsValue::UNDEFINED)
         };
         let request = LockRequest::new(locks, &name, "shared", Box::new(gone), Box::new(|| {}));
@@ -176,8 +176,8 @@ impl Awake {
         }
     }
 
-    /// The watch has nothing to say from now on. Its request stays, alone of its kind: contexts that take turns mostly wait
-    /// behind the same one again, and a request and its end take longer than a message.
+    /// Ends a watch, but keeps its request for the next watch. Only one request is kept so: contexts that take turns usually wait for the
+    /// same session again, and a new request takes longer than a message.
     fn end_watch(&self, watch: u64) {
         let mut watches = self.watches.borrow_mut();
         if watches.iter().any(|placed| placed.number.get() == Some(watch)) {
@@ -215,7 +215,7 @@ fn drop_idle(watches: &mut Vec<Watch>) {
     }
 }
 
-/// Tells the inbox, with nothing borrowed: it may call back into the signals, and end them.
+/// Notifies the inbox while nothing is borrowed, because it may call back into the signals, and end them.
 fn tell(awake: &Weak<Awake>, notice: Notice) {
     let inbox = awake.upgrade().and_then(|awake| awake.inbox.upgrade());
     if let Some(inbox) = inbox {

@@ -138,7 +138,7 @@ impl Listener {
         self.dismiss(watch, &ended);
     }
 
-    /// Takes leave of the sentry, which may stand for days yet.
+    /// Dismisses the sentry, which may still stand for days.
     fn dismiss(self: &Arc<Self>, number: u64, watch: &Watch) {
         if let Watch::Guarded(path) = watch {
             sentry::dismiss(path, &Arc::downgrade(self), number);
@@ -214,7 +214,7 @@ impl Listener {
         }
     }
 
-    /// Tells of the beacons that are gone, each once.
+    /// Reports the beacons that are gone, each once.
     pub(super) fn look(&self, now: Instant) {
         let mut gone = Vec::new();
         let mut held = self.held();
@@ -239,7 +239,7 @@ impl Listener {
     }
 }
 
-/// Only for how long a file is missing, and when to sweep: what is decided about leases is told the time.
+/// Only for how long a file has been missing, and when to sweep. Decisions about leases are given the time.
 #[expect(clippy::disallowed_methods, reason = "a thread that waits measures for itself how long")]
 pub(super) fn clock() -> Instant {
     Instant::now()

@@ -36,7 +36,7 @@ use rights::Rights;
 ///   process that is stopped or hangs keeps its lock. So does a process that was killed after it forked another one without
 ///   `exec`, as long as that one lives: then the holder is replaced after a lease of silence.
 /// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's
-///   standard library, no message arrives: whoever waits looks into the store once a heartbeat.
+///   standard library, no message arrives, so a waiter reads the store once per heartbeat.
 ///
 /// A manager over a store with [`Reach::Machine`], such as `SqliteStore`, has these signals
 /// already.
@@ -85,7 +85,7 @@ use rights::Rights;
 #[derive(Debug)]
 pub struct DirectorySignals {
     directory: PathBuf,
-    /// The rights of the directory when it was last seen: if somebody deletes it, it is made anew for the same users.
+    /// The permissions of the directory when it was last seen. If somebody deletes the directory, it is created again for the same users.
     rights: Mutex<Option<Rights>>,
     awake: Mutex<Option<Awake>>,
 }
@@ -156,7 +156,7 @@ impl DirectorySignals {
         *known = Rights::of(&self.directory).ok().or(*known);
     }
 
-    /// The first ones at once, for the process may end after its last message; the others on the thread of the listener.
+    /// Notifies the first ones at once, because the process may end after its last message, and the others on the thread of the listener.
     fn tell_all(&self, own: SessionId, text: String) {
         let Ok(mut names) = names(&self.directory) else { return };
         ear::tell_all(&self.directory, names.by_ref(), own, &text, FEW);
@@ -166,7 +166,7 @@ impl DirectorySignals {
     }
 
     fn with_listener(&self, act: impl FnOnce(&Shared<Listener>)) {
-        // Cloned, so that the lock is let go of before anything is done.
+        // Cloned, so that the lock is released before anything else happens.
         let listener = self.awake().as_ref().map(|awake| awake.listener.clone());
         if let Some(listener) = listener {
             act(&listener);

@@ -1,5 +1,5 @@
-//! Sentries: threads that sleep in the lock of a beacon, so that whoever waits for days costs nothing, and a death is seen in the
-//! moment in which it happens.
+//! Sentries: threads that sleep in the lock of a beacon. So a wait of days costs nothing, and a death is seen at the moment when it
+//! happens.
 
 use std::{
     io,
@@ -12,9 +12,9 @@ use super::{beacon, listener::Listener};
 use crate::executor::{WeakShared, process_wide};
 use crate::machine::SortedMap;
 
-/// More sentries than this do not stand in one process. Nothing can call one away: it leaves when its beacon falls.
+/// The largest number of sentries in one process. Nothing can stop a sentry: it ends when its beacon falls.
 const MOST: usize = 16;
-/// A sentry calls little.
+/// The stack of a sentry, in bytes. It makes few nested calls.
 const STACK: usize = 128 * 1024;
 
 /// Who is told when the beacon at a path falls.
@@ -44,7 +44,7 @@ pub(super) fn post(path: &PathBuf, listener: WeakShared<Listener>, watch: u64) -
     })
 }
 
-/// Nobody needs to tell this listener of that watch any more. The sentry stays: nothing can call it away.
+/// Stops notifying this listener for that watch. The sentry stays, because nothing can stop it.
 pub(super) fn dismiss(path: &PathBuf, listener: &WeakShared<Listener>, watch: u64) {
     with_posts(|posts| {
         if let Some(told) = lock(posts).get_mut(path) {
