@@ -48,15 +48,18 @@ interface DOMExceptionWithoutCode extends Omit<DOMException, "code" | "name" | "
 }
 declare const DOMExceptionWithoutCode: { new (message?: string, name?: string): DOMExceptionWithoutCode };
 
-/** Every failure of this package. It is a `DOMException`; its `code` tells what went wrong. */
+/** Every error of this package. It is a `DOMException`; its `code` tells what went wrong. */
 export class LeaseError extends DOMExceptionWithoutCode {
   private constructor();
 
   /** What went wrong. */
   readonly code: LeaseErrorCode;
-  /** Of `LeaseLost`: why. Absent if you have released the lease. */
+  /** Of `LeaseLost`: why the lease was lost. Absent if you have released it. */
   readonly reason?: LostReason;
-  /** Of `LeaseLost` and `Timeout`: the key, if it is about one. Absent if a request for several keys got no answer from the store. */
+  /**
+   * Of `LeaseLost` and `Timeout`: the key, if the error is about one key. Absent if a request for several keys got no answer from the
+   * store.
+   */
   readonly key?: string;
   /** Of `Timeout`: how long the request waited, in ms. */
   readonly waitedMs?: number;

@@ -8,13 +8,13 @@ export class LeaseEvent extends Event {
   readonly type: keyof LeaseManagerEventMap;
   /** The key. */
   readonly key: string;
-  /** How the lease is held or asked for. */
+  /** How the lease is held or requested at the time of the event. */
   readonly mode: LeaseMode;
   /** The lease's fencing token. */
   readonly token?: number;
   /**
-   * How many holders and waiters the store shows before this context. Requests of this manager itself are not counted: it is 0
-   * if the request waits for a lease of this manager.
+   * How many holders and waiters of other contexts the store shows ahead of this one. It is 0 if the request waits only for a lease of this
+   * manager.
    */
   readonly ahead?: number;
   /** The context that holds: the {@link LeaseManager.holder} of this manager. */
@@ -34,9 +34,9 @@ export class LeaseEvent extends Event {
  */
 export interface LeaseManagerEventMap {
   /**
-   * A request waits: others hold the key, or came before. With `ahead: 0` it waits for a lease of this manager itself. Work
-   * that waits for the lease under which it runs waits for ever, unless both requests have the same mode and say `share: true`.
-   * A request that joins others of its manager in the queue emits nothing: they share one position. It is emitted again when
+   * A request waits: others hold the key or came first, or leases of this manager hold it. With `ahead: 0` it waits only for a lease of
+   * this manager. Work that waits for the lease under which it runs waits for ever, unless both requests have the same mode and say
+   * `share: true`. A request that joins others of its manager in the queue emits nothing: they share one position. It is emitted again when
    * the requests take another position, at the end of the queue or after the page was frozen.
    */
   waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
@@ -46,9 +46,9 @@ export interface LeaseManagerEventMap {
   granted: LeaseEvent & Required<Pick<LeaseEvent, "token" | "holder" | "waitedMs">>;
   /** A lease is in doubt: not valid, and not lost. The manager asks the store. */
   suspect: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
-  /** A lease is beyond doubt again. */
+  /** A lease is valid again. */
   certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
-  /** A lease is lost, once and for good. If its release got no answer, the reason is `StoreFailed`, and the lease expires by itself. */
+  /** A lease is lost for good. If its release got no answer, the reason is `StoreFailed`, and the lease expires by itself. */
   lost: LeaseEvent & Required<Pick<LeaseEvent, "token" | "reason" | "heldMs">>;
   /** A lease was released. */
   released: LeaseEvent & Required<Pick<LeaseEvent, "token" | "heldMs">>;

@@ -13,13 +13,13 @@ export interface LeaseItem {
 export class LeaseGroup implements Iterable<Lease> {
   private constructor();
 
-  /** The leases, in the order in which they were asked for. */
+  /** The leases, in the order in which they were requested. */
   readonly leases: readonly Lease[];
 
   /** The lease of a key, if it is one of these. */
   get(key: string): Lease | undefined;
 
-  /** Whether all of them are held, by this page's own clock and with a margin. Asks nobody. */
+  /** Whether all of them are held, by this page's own clock and with a margin. This does not ask the store. */
   readonly valid: boolean;
 
   /** Aborts when one of them is lost. Its reason is the {@link LeaseError} of that one. */
@@ -29,20 +29,20 @@ export class LeaseGroup implements Iterable<Lease> {
   readonly lost: Promise<LostReason>;
 
   /**
-   * Asks the store whether all of them are still held, and renews them.
+   * Asks the store whether all of them are still held, and renews them. Resolves with `false` if one of them is lost or released.
    *
    * @throws {LeaseError} as {@link Lease.verify} does.
    */
   verify(): Promise<boolean>;
 
   /**
-   * Gives all of them back, and resolves with `"lost"` if one of them was lost. The release begins at the call.
+   * Releases all of them, and resolves with `"lost"` if one of them was lost. The release begins at the call.
    *
    * @throws {LeaseError} `Store` if the store does not answer for one of them; then that one expires by itself.
    */
   release(): Promise<ReleaseOutcome>;
 
-  /** The leases, in the order in which they were asked for. */
+  /** The leases, in the order in which they were requested. */
   [Symbol.iterator](): IterableIterator<Lease>;
 
   /** {@link release} in the background, for `using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.dispose")`. */

@@ -70,7 +70,7 @@ export class Lease {
   clearChanged(): void;
 
   /**
-   * Asks the store whether the lease is still held, and renews it.
+   * Asks the store whether the lease is still held, and renews it. Resolves with `false` if the lease is lost.
    *
    * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and its state does not change. If
    * the store refuses the renewal for good, as the message says, and always for `Quota`, all leases of the manager are lost as
@@ -227,5 +227,5 @@ export type LostReason =
   | "FormatTooNew"
   | "Closed";
 
-/** How a key is held: by one alone, or together with others who share it. */
+/** How a key is held: by one context alone, or together with others that share it. */
 export type LeaseMode = "exclusive" | "shared";

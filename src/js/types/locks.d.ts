@@ -35,25 +35,25 @@ export class LockManager {
   request<T>(name: string, options: LockOptions & { ifAvailable?: false }, callback: (lock: Lock) => T): Promise<Awaited<T>>;
   request<T>(name: string, options: LockOptions, callback: (lock: Lock | null) => T): Promise<Awaited<T>>;
 
-  /** A snapshot of what is held and what waits, taken after everything that this context requested before. */
+  /** A snapshot of the locks that are held and of the requests that wait, taken after everything that this context requested before. */
   query(): Promise<LockManagerSnapshot>;
 }
 
-/** A lock as it is held. */
+/** A lock that is held. */
 export class Lock {
   private constructor();
-  /** The name that was asked for. */
+  /** The name that was requested. */
   readonly name: string;
-  /** The mode that was asked for. */
+  /** The mode that was requested. */
   readonly mode: LockMode;
 }
 
-/** How a lock is held: by one alone, or together with others who share it. */
+/** How a lock is held: by one holder alone, or together with others that share it. */
 export type LockMode = "exclusive" | "shared";
 
 /** What {@link LockManager.request} takes. Other properties are ignored. */
 export interface LockOptions {
-  /** With others of the same mode, or alone; by default `"exclusive"`. */
+  /** How to hold the lock; by default `"exclusive"`. */
   mode?: LockMode | undefined;
   /** Calls back with `null` if the lock is held or waited for: at once if its holder answers, else after up to 280 ms. */
   ifAvailable?: boolean | undefined;
@@ -67,17 +67,17 @@ export interface LockOptions {
 export interface LockInfo {
   /** The lock's name. */
   name: string;
-  /** How it is held, or is to be. */
+  /** How it is held, or is requested. */
   mode: LockMode;
-  /** The context's, as in `navigator.locks`; without Web Locks, the first {@link LeaseManager.holder} of its manager. */
+  /** The id of its context, as in `navigator.locks`; without Web Locks, the first {@link LeaseManager.holder} of its manager. */
   clientId: string;
 }
 
-/** What {@link LockManager.query} resolves with. What waits is in the order of the queue, name by name. */
+/** What {@link LockManager.query} resolves with. */
 export interface LockManagerSnapshot {
-  /** What is held, in no order. */
+  /** The locks that are held, in no particular order. */
   held: LockInfo[];
-  /** What waits. */
+  /** The requests that wait: name by name, in the order of the queue. */
   pending: LockInfo[];
 }
 

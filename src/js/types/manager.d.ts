@@ -48,7 +48,7 @@ export class LeaseManager extends EventTarget {
    *
    * Leave the rows of `leasehold` alone. If a script clears the object store by hand, a holder considers its lease valid until its next
    * heartbeat, and then loses it as `StoreCleared`. Until then another context may be granted the same lease. The old holder's fenced
-   * writes are refused at once. Tokens go on growing as long as the clock is not behind the last grant.
+   * writes are refused at once. Tokens still grow, unless the clock is behind the last grant.
    *
    * The database stays yours: closing the manager does not close it, and you handle its `versionchange` event. When you close it (for
    * example to let another tab upgrade it), or the browser does, the leases are lost at once as `StoreFailed`, waiters in other contexts
@@ -77,8 +77,8 @@ export class LeaseManager extends EventTarget {
   /**
    * Deletes the leases and locks of a name, and their database, if nobody holds any. Open managers remain usable: their next request
    * creates the database again. A lease that is granted between the check and the deletion is lost (`StoreCleared`), and its `valid` turns
-   * false before the database is gone. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not affected: they end
-   * with the page or the process. Leases in a database of your own are not affected either, even if it has this name.
+   * false before the database is gone. Tokens still grow, because the clock is a part of them. Leases in memory (`store: "memory"`) are not
+   * affected: they end with the page or the process. Leases in a database of your own are not affected either, even if it has this name.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
    * `Store` after 5 s if another connection keeps the database open, for example that of a tab that is frozen or hangs. The browser still
@@ -92,9 +92,9 @@ export class LeaseManager extends EventTarget {
   static delete(name: string): Promise<void>;
 
   /**
-   * The name of this manager's session, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A session ends when the
-   * manager has held nothing and waited for nothing for about 10 s, and when the page is frozen or enters the back/forward cache;
-   * the next one has another name.
+   * The id of this manager's session, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A session ends when the manager has held
+   * nothing and waited for nothing for about 10 s, and when the page is frozen or enters the back/forward cache; the next one has another
+   * id.
    */
   readonly holder: string;
 
@@ -145,8 +145,8 @@ export class LeaseManager extends EventTarget {
    * tries once.
    *
    * @param keys 1 to 1000 keys, each once.
-   * @throws {LeaseError} as {@link acquire} does; the message names a key or an option that does not fit by its place, such
-   * as `keys[2].key`; `LeaseLost` if one was lost before the last one was granted.
+   * @throws {LeaseError} as {@link acquire} does; the message names an invalid key or option by its position, such as `keys[2].key`;
+   * `LeaseLost` if one was lost before the last one was granted.
    * @example
    * ```js
    * const both = await leases.acquireAll([{ key: "from" }, { key: "rates", mode: "shared" }], { timeoutMs: 5_000 });
@@ -265,7 +265,7 @@ export class LeaseManager extends EventTarget {
    */
   list(prefix?: string): Promise<LeaseStatus[]>;
 
-  /** What this manager has done so far. This does not ask the store. */
+  /** What this manager has done since it was opened. This does not ask the store. */
   stats(): LeaseStats;
 
   /**
@@ -313,13 +313,16 @@ export class LeaseManager extends EventTarget {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What {@link LeaseManager.attach} takes. Times that are absent follow from the lease. */
+/**
+ * What {@link LeaseManager.attach} takes. Times that are absent follow from the lease. The heartbeat, two store time-outs and the margin (a
+ * tenth of the lease, at least 100 ms) must together be shorter than the lease.
+ */
 export interface AttachOptions {
   /** How long a lease lasts without renewal: 1 s to 24 h, by default 20 s. */
   leaseMs?: number | undefined;
   /** How often leases are renewed: at least 100 ms, by default a quarter of the lease. */
   heartbeatMs?: number | undefined;
-  /** The time limit of one store operation: by default a quarter of the lease, at most 5 s. */
+  /** The time limit of one store operation. The default is a quarter of the lease or 5 s, whichever is shorter. */
   storeTimeoutMs?: number | undefined;
   /**
    * How long, up to 24 h, a lease is kept after its release while nobody else wants it, so that the next request of this context
@@ -327,14 +330,14 @@ export interface AttachOptions {
    */
   lingerMs?: number | undefined;
   /**
-   * Whether to hold a Web Lock as a sign of life. Without it a dead holder is replaced after a lease instead of at once.
-   * The default is `true`.
+   * Whether to hold a Web Lock as a sign of life. Without it, a dead holder is replaced when it has been silent for as long as its lease,
+   * instead of at once. The default is `true`.
    */
   beacon?: boolean | undefined;
   /**
    * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it
-   * takes over the leases of the dead context of that name: at once if that context had a Web Lock, else after a lease of silence, as
-   * with any other dead holder.
+   * takes over the leases of the dead context of that name: at once if that context had a Web Lock, else when it has been silent for as
+   * long as its lease, as with any other dead holder.
    *
    * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
    * context has a Web Lock, so that a reload has time to take over, else at that context's next heartbeat.
@@ -415,8 +418,8 @@ export interface AcquireAllOptions {
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
   signal?: AbortSignal | undefined;
   /**
-   * Goes before requests of a smaller priority, even if they came earlier: a whole number of 32 bits, by default 0. Between contexts
-   * the largest priority among the waiting requests of a context counts for all of them.
+   * Queues the request ahead of all with a smaller priority, even if they came earlier: a whole number of 32 bits, by default 0. Between
+   * contexts, the largest priority among the waiting requests of a context counts for all of them.
    */
   priority?: number | undefined;
   /**

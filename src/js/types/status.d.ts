@@ -20,13 +20,13 @@ export interface LeaseStatus {
   position: number | null;
 }
 
-/** What is known of a context that holds a key or waits for it. */
+/** A context that holds a key or waits for it. */
 export interface ContextStatus {
   /** The {@link LeaseManager.holder} of its manager. */
   holder: string;
-  /** Whether it is the manager that was asked. */
+  /** Whether it is the context of the manager that reads the status. */
   own: boolean;
-  /** The user's own name for the context; empty for none. */
+  /** The context's `instance` name; empty if it has none. */
   instance: string;
   /** How it holds the key, or will. */
   mode: LeaseMode;
@@ -36,7 +36,7 @@ export interface ContextStatus {
 
 /** A context that waits for a key. */
 export interface WaiterStatus extends ContextStatus {
-  /** A larger one goes first. */
+  /** Its priority in the queue: larger ones go first. */
   priority: number;
 }
 
@@ -48,7 +48,7 @@ export interface HolderStatus extends ContextStatus {
   expiresAt: number;
 }
 
-/** What a manager has done so far. */
+/** What a manager has done since it was opened. */
 export interface LeaseStats {
   /** Leases that were granted. */
   granted: number;

@@ -24,8 +24,8 @@ export interface Clock {
   /**
    * Lets time pass, timer by timer. After each timer it runs everything that waits for no timer. Calls queue up.
    *
-   * @param ms How long: a finite number, 0 or more. 0 only runs what waits for no timer.
-   * @throws {TypeError} if it is no such number.
+   * @param ms How long, in ms: a finite number, 0 or more. 0 only runs what waits for no timer.
+   * @throws {TypeError} if it is not such a number.
    */
   advance(ms: number): Promise<void>;
 
@@ -64,7 +64,10 @@ export type StoreFault = "refuse" | "fail" | "loseReply" | "silence" | "stall";
  * ```
  */
 export class FaultyStore implements TestStore {
-  /** Makes the next transactions fail, one for each fault. To list keys is no transaction; to look at the keys that it finds is one. */
+  /**
+   * Makes the next transactions fail, one for each fault. A list of keys is not a transaction, but the look at the keys that it finds is
+   * one.
+   */
   inject(...faults: StoreFault[]): void;
 
   /** Makes every transaction fail for which no other fault was injected, until {@link heal}. */
