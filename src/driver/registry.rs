@@ -1,4 +1,4 @@
-//! Who waits for which answer of the machine, and which guards live.
+//! Who waits for which answer of the machine, and which guards exist.
 
 mod noting;
 

@@ -1,4 +1,4 @@
-//! What goes wrong, as the face learns it.
+//! The errors, as the face receives them.
 
 use core::{
     fmt::Display,
@@ -19,15 +19,15 @@ use crate::{
 /// The code of a `LeaseError`, a blank, and its message; before them the place of the key, if it is one of several. What else the face may catch is a bug.
 pub(super) struct Failure(String);
 
-/// What is asked, boxed: one type for all keeps the wasm small.
+/// The future of a request, boxed: one type for all of them keeps the wasm small.
 pub(super) type Answer = LocalBoxFuture<'static, Result<JsValue, Failure>>;
 
-/// What a future brings: itself if it is there at once, as a lease that lingers, else its promise.
+/// The output of a future if it is ready at once, as with a lease that lingers; else a promise of it.
 pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + 'static) -> JsValue {
     promise_of_boxed(Box::pin(future))
 }
 
-/// Not generic: a promise of its own for each future makes the wasm 10 kB larger.
+/// Not generic, because code for each type of future would enlarge the wasm by 10 kB.
 fn promise_of_boxed(mut future: Answer) -> JsValue {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => value,
@@ -70,12 +70,12 @@ pub(super) fn stoppable(asked: Answer, stopped: Option<Promise>) -> JsValue {
 }
 
 impl Failure {
-    /// A value that does not fit, in a sentence that says what would.
+    /// The error for a value that does not fit, in a sentence that says what would.
     pub(super) fn invalid(sentence: &str) -> Self {
         Self::new("InvalidOptions", &sentence)
     }
 
-    /// The same of one of several keys: its place stands before the code.
+    /// The same for one of several keys, whose index comes before the code.
     pub(super) fn at(self, place: Option<usize>) -> Self {
         match place {
             Some(place) => Self(format!("{place} {}", self.0)),

@@ -16,8 +16,8 @@ use crate::{
     driver::Response, executor::spawn, machine::whole_ms, oneshot::Receiver, store::Judged,
 };
 
-/// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
-/// release leaves the guard to a task that ends with the loss.
+/// A handle to a lease that is held. Collecting the JavaScript object never releases the lease: if this is dropped before the release, a
+/// task keeps the guard until the loss.
 #[wasm_bindgen(js_name = Lease)]
 #[derive(Debug)]
 pub struct JsLease {
@@ -30,7 +30,7 @@ impl JsLease {
         Self { guard: Rc::new(guard), released: Cell::new(false) }
     }
 
-    /// What the store answers to a question that only a held lease may ask.
+    /// The store's answer to a question about a lease that must be held.
     fn kept(&self, asked: Result<Option<Receiver<Response>>, InvalidOptions>) -> JsValue {
         let guard = Rc::clone(&self.guard);
         promise(async move { done(guard.kept(asked?).await) })
@@ -77,7 +77,7 @@ impl JsLease {
         self.guard.mode() == Mode::Shared
     }
 
-    /// Whether another context held the key exclusively since this one did, and nobody took note yet.
+    /// Whether another context has held the key exclusively since this one did, and nobody has taken note yet.
     #[wasm_bindgen(getter, js_name = changedHands)]
     pub fn changed_hands(&self) -> bool {
         self.guard.changed_hands()
@@ -123,7 +123,7 @@ impl JsLease {
         promise(async { Ok(verdict(asked).await?.into()) })
     }
 
-    /// Has the lease last at least this long from now.
+    /// Makes the lease last at least this long from now.
     pub fn extend(&self, span_ms: f64) -> JsValue {
         self.kept(self.guard.ask_to_extend(rounded_up(span_ms)))
     }
@@ -150,7 +150,7 @@ impl JsLease {
         promise
     }
 
-    /// Gives the lease back; whether it was still held.
+    /// Releases the lease. Resolves with whether it was still held.
     pub fn release(&self) -> JsValue {
         self.released.set(true);
         let released = self.guard.release();

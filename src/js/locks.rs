@@ -1,4 +1,4 @@
-//! The locks of `leases.locks`: leases under keys that no user's can equal, each with a place in the record for itself.
+//! The locks of `leases.locks`: leases of keys that no user can name, each with a queue entry of its own.
 
 use core::cell::Cell;
 use std::string::String;
@@ -16,13 +16,13 @@ use crate::{
 };
 
 std::thread_local! {
-    /// The request that was begun last, for as long as nobody asked what became of it: the face does so at once.
+    /// The request that was begun last, until the face asks for its outcome, which it does at once.
     static BEGUN: Cell<Option<(Pending, Key)>> = const { Cell::new(None) };
 }
 
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
-    /// Asks for a lock at the call; the request's number. The name is escaped: well-formed text.
+    /// Requests a lock at the call, and returns the request's number. The name is escaped, so it is well-formed text.
     #[wasm_bindgen(js_name = requestLock)]
     pub fn request_lock(&self, name: &str, shared: bool, wait: bool, steal: bool, info: String) -> f64 {
         let key = Key::of_lock(name);
@@ -38,7 +38,7 @@ impl JsLeaseManager {
         number as f64
     }
 
-    /// What becomes of the request that was begun last: its lease, or `undefined` if the lock is taken, and it does not wait.
+    /// The outcome of the request that was begun last: its lease, or `undefined` if the lock is taken and the request does not wait.
     #[wasm_bindgen(js_name = grantedLock)]
     pub fn granted_lock(&self) -> JsValue {
         let begun = BEGUN.take();
@@ -50,7 +50,7 @@ impl JsLeaseManager {
         })
     }
 
-    /// Gives a request up, or its lock if it was granted: what is asked next does not find it.
+    /// Gives up a request, or releases its lock if it was granted. The next request does not find it any more.
     #[wasm_bindgen(js_name = cancelLock)]
     pub fn cancel_lock(&self, number: f64) {
         self.leases.driver().abandon(TurnId(number as u64));

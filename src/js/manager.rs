@@ -1,4 +1,4 @@
-//! The manager: one context's door to the leases of a store.
+//! The manager, which connects one context to the leases of a store.
 
 use core::time::Duration;
 use std::{
@@ -27,16 +27,16 @@ use crate::{
     store::{IndexedDbStore, Store},
 };
 
-/// The bits that say how a store is opened.
+/// The bits that tell how to open a store.
 const IN_MEMORY: u32 = 1;
 const WITHOUT_BEACON: u32 = 2;
-/// The bits that say how a lease is asked for.
+/// The bits that tell how to request a lease.
 const SHARED: u32 = 1;
 const TOGETHER: u32 = 2;
 const STEAL: u32 = 4;
 const WITHOUT_RENEWAL: u32 = 8;
 
-/// One context's door to the leases of a store.
+/// Connects one context to the leases of a store.
 #[wasm_bindgen(js_name = LeaseManager)]
 #[derive(Debug)]
 pub struct JsLeaseManager {
@@ -45,9 +45,8 @@ pub struct JsLeaseManager {
 
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
-    /// Checks the options and opens the store, so that what is missing shows now: the user's own database if there is one,
-    /// else that of the name. The times are in ms; `NaN` stands for none. With `next_fault`, the store is in memory and fails
-    /// on demand.
+    /// Checks the options and opens the store, so that anything that is missing shows now: the user's own database if one is given, else
+    /// the one with this name. The times are in ms; `NaN` stands for none. With `next_fault`, the store is in memory and fails on demand.
     #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn open(
         name: String,
@@ -86,13 +85,13 @@ impl JsLeaseManager {
         })
     }
 
-    /// The name of this context's session.
+    /// The id of this context's session.
     #[wasm_bindgen(getter)]
     pub fn holder(&self) -> JsValue {
         self.leases.session().to_string().into()
     }
 
-    /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.
+    /// Requests the lease as the bits of `how` tell, until the promise `stopped` is fulfilled.
     #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn request(
         &self,
@@ -118,7 +117,7 @@ impl JsLeaseManager {
         stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
-    /// Asks for several leases, until the promise `stopped` is fulfilled. A lease is shared if its place in `shared` is not `undefined`.
+    /// Requests several leases, until the promise `stopped` is fulfilled. A lease is shared if its element of `shared` is not `undefined`.
     #[wasm_bindgen(js_name = requestAll)]
     pub fn request_all(
         &self,
@@ -142,24 +141,25 @@ impl JsLeaseManager {
         stoppable(Box::pin(acquire_all(request, names)), stopped)
     }
 
-    /// Looks at a key.
+    /// Reads the state of a key.
     pub fn status(&self, key: String) -> JsValue {
         let leases = self.leases.clone();
         promise(async move { Ok(status(&leases.look_at(&key).await?)) })
     }
 
-    /// Looks at all keys that begin like this and are in use: those of locks, or all others. The prefix is well-formed text.
+    /// Reads the states of all keys with this prefix that are in use: only those of locks, or only all others. The prefix is well-formed
+    /// text.
     pub fn list(&self, prefix: String, locks: bool) -> JsValue {
         let leases = self.leases.clone();
         promise(async move { Ok(statuses(&leases.in_use(&prefix, locks).await?)) })
     }
 
-    /// What this manager did so far.
+    /// What this manager has done so far.
     pub fn stats(&self) -> JsValue {
         stats(self.leases.stats())
     }
 
-    /// Calls `tell` with the type of each event from now on and what else is known of it, until the manager has closed.
+    /// Calls `tell` with the type and the fields of each event from now on, until the manager has closed.
     pub fn listen(&self, tell: Function) {
         let mut events = self.leases.events();
         spawn(Box::pin(async move {
@@ -173,7 +173,7 @@ impl JsLeaseManager {
         }));
     }
 
-    /// Releases what is held, and refuses what comes.
+    /// Releases all leases, and refuses new requests.
     pub fn close(&self) -> JsValue {
         let leases = self.leases.clone();
         promise(async move {

@@ -1,8 +1,8 @@
 //! The wasm side of the npm package: thin classes that only the hand-written face, `index.mjs`, calls.
 //!
-//! What crosses the border is plain: strings, numbers of milliseconds, promises. Each method clones what it needs and
-//! returns a promise, so that no object is borrowed while one waits, and calls on one object may overlap. A promise
-//! rejects with a string: the code of a `LeaseError` and its message.
+//! Only plain values cross the border: strings, numbers of milliseconds, promises. Each method clones what it needs and returns a promise,
+//! so that no object is borrowed while one waits, and calls on one object may overlap. A promise rejects with a string: the code of a
+//! `LeaseError` and its message.
 
 mod failure;
 mod lease;

@@ -8,7 +8,7 @@ pub(super) fn mode(shared: bool) -> Mode {
     if shared { Mode::Shared } else { Mode::Exclusive }
 }
 
-/// A time that may be cut to whole ms. What is too large for the cast is out of every range.
+/// A time that may be rounded down to whole ms. A number that is too large for the cast is out of every range.
 pub(super) fn rounded_down(ms: f64) -> Duration {
     Duration::from_millis(ms as u64)
 }

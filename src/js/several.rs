@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use super::{failure::Failure, manager::lease};
 use crate::client::multi::MultiRequest;
 
-/// Waits for the leases of these keys, which the request was made of. A failure tells the place of the key that it concerns.
+/// Waits for the leases of these keys, which the request was made of. A failure tells the index of the key that it concerns.
 pub(super) async fn acquire_all(request: MultiRequest, names: Vec<String>) -> Result<JsValue, Failure> {
     let granted = request.acquire_or_tell_where().await.map_err(|refused| {
         let at = refused.key.and_then(|key| names.iter().position(|name| *name == key));

@@ -1,4 +1,4 @@
-//! What a manager tells, as plain JavaScript objects.
+//! The answers and events of a manager, as plain JavaScript objects.
 
 use core::time::Duration;
 use std::string::ToString;
@@ -101,7 +101,7 @@ pub(super) fn stats(stats: LeaseStats) -> JsValue {
     fields.into()
 }
 
-/// What a `LeaseEvent` of `types/event.d.ts` has beside its type.
+/// The fields of a `LeaseEvent` of `types/event.d.ts`, without its type.
 pub(super) fn event(event: &LeaseEvent) -> JsValue {
     let fields = Fields::new();
     fields.text("key", event.key.as_str());

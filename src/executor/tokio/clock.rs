@@ -22,11 +22,10 @@ thread_local! {
 }
 
 /// Reads the clocks of this process, which every [`TokioExecutor`](super::TokioExecutor) reads: the monotonic one counts from the first
-/// reading, and goes on while the machine is suspended. A thread reads the wall clock at most once per millisecond of the monotonic clock.
+/// reading, and continues while the machine is suspended. A thread reads the wall clock at most once per millisecond of the monotonic clock.
 ///
-/// An [`Executor`](super::Executor) of your own that shares a store with a `TokioExecutor` answers this as its
-/// [`now`](super::Executor::now). A store such as `MemoryStore` compares the times of all its callers, and would take a holder for dead by
-/// another clock.
+/// If an [`Executor`](super::Executor) of your own shares a store with a `TokioExecutor`, let its [`now`](super::Executor::now) return this.
+/// A store such as `MemoryStore` compares the times of all its callers, so by another clock it might consider a living holder dead.
 ///
 /// ```
 /// use leasehold::executor::{Executor, TokioExecutor, process_clock};

@@ -1,13 +1,13 @@
 // @ts-check
 // A time that passes only when it is told to. Bundled into `leasehold/testing` in the place of the globals of these names.
 
-/** Since the start. */
+/** Milliseconds since the start. */
 let nowMs = 0;
 
 /** The wall clock at the start: 2025-01-01. */
 const WALL_START_MS = 1_735_689_600_000;
 
-/** What is ahead: by time, and by age at one time. @type {{ id: number, at: number, fire: () => void }[]} */
+/** The timers that are set, by time; timers of the same time by age. @type {{ id: number, at: number, fire: () => void }[]} */
 let timers = [];
 let lastId = 0;
 let wallAheadMs = 0;
@@ -26,7 +26,7 @@ const message = () =>
 /** Lets everything happen that waits for no timer. A close() may send a message of its own before the first one arrives. */
 const settle = () => message().then(message);
 
-/** All that is asked for runs one after the other. @type {Promise<unknown>} */
+/** Calls run one after the other. @type {Promise<unknown>} */
 let queue = Promise.resolve();
 
 function take(untilMs) {
@@ -46,7 +46,7 @@ async function pass(ms) {
   nowMs = untilMs;
 }
 
-/** A text in quotes: "5" is no number. */
+/** Quotes a string, because "5" is not a number. */
 const show = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
 
 export const clock = {

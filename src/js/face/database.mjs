@@ -3,8 +3,8 @@
 import { LeaseError } from "./error.mjs";
 import { check, harmless, isA, isObject } from "./options.mjs";
 
-/** What a wrapping of idb stands for: it calls functions on the object itself. (An event would show it too, but in WebKit a
- *  transaction that was shown one is active no more.) */
+/** The object behind a wrapper of idb, which calls functions on the object itself. (An event would reveal that object, too, but in WebKit
+ *  a transaction that has dispatched one is no longer active.) */
 function unwrapped(value) {
   if (!isA("IDBDatabase", value) && !isA("IDBTransaction", value)) return value;
   let raw = value;
@@ -26,7 +26,7 @@ function rawOf(what, kind, look) {
   return raw;
 }
 
-/** Dexie's has the browser's, once it is open. */
+/** A Dexie database has the browser's, once it is open. */
 export function rawDatabase(value) {
   const look = () => (typeof value?.backendDB === "function" ? (value.backendDB() ?? notOpen()) : value);
   return rawOf("the database", "database", look);
@@ -36,7 +36,7 @@ function notOpen() {
   throw new LeaseError("InvalidOptions", "the Dexie database is not open: `await db.open()` first");
 }
 
-/** Dexie's has the browser's; one within another may leave that to the outer one. */
+/** A Dexie transaction has the browser's. A nested one may leave that to the outer one. */
 export function rawTransaction(value) {
   return rawOf("what is fenced", "transaction", () => {
     let outer = value;
@@ -53,10 +53,10 @@ export function createStore(db) {
   if (!raw.objectStoreNames.contains("leasehold")) raw.createObjectStore("leasehold");
 }
 
-/** Some browsers never answer, and some other program's connection may never go. */
+/** Some browsers never answer, and another program's connection may never close. */
 const DELETE_LIMIT_MS = 5_000;
 
-/** Deletes the database of a name. Connections of ours make way. */
+/** Deletes the database of a name. Our own connections close for that. */
 export function deleteDatabase(name) {
   const database = `leasehold:${name}`;
   return new Promise((resolve, reject) => {

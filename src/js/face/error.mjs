@@ -1,10 +1,10 @@
 // @ts-check
-// What goes wrong, as the user learns it.
+// The errors that users see.
 
 /** By this, copies of the package know each other's errors. */
 const BRAND = Symbol.for("leasehold.LeaseError");
 
-/** Only the package makes leases, managers and events. */
+/** Shows that the package itself calls a constructor: only it creates leases, managers and events. */
 export const INTERNAL = Symbol();
 
 export function checkMaker(internal, sentence) {
@@ -31,7 +31,7 @@ const Base = DOMException;
 /** Not in every engine, and unknown to TypeScript. @type {any} */
 const { captureStackTrace } = Error;
 
-/** Any failure; `code` says which. */
+/** Every error of the package. Its `code` says what went wrong. */
 export class LeaseError extends Base {
   constructor(code, message, details) {
     super(message, DOM_NAMES[code] ?? "LeaseError");

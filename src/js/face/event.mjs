@@ -1,5 +1,5 @@
 // @ts-check
-// What happens to leases, told.
+// The events of leases.
 import { checkMaker, show } from "./error.mjs";
 
 /** The types of events. */

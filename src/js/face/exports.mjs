@@ -1,5 +1,5 @@
 // @ts-check
-// What every face of the package exports: types/ tells the types; what happens to leases happens in the wasm.
+// What every entry of the package exports. The types are in types/, and the rules of leases in the wasm.
 import { LeaseError } from "./error.mjs";
 import { LeaseEvent } from "./event.mjs";
 import { LeaseGroup } from "./group.mjs";
@@ -13,7 +13,7 @@ export { init } from "./loading.mjs";
 export { install } from "./locks.mjs";
 export { Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager, Lock, LockManager };
 
-// The names in the bundle are short ones.
+// The bundle has short names, so the public ones are restored here.
 for (const [name, type] of Object.entries({ Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager, Lock, LockManager })) {
   Object.defineProperty(type, "name", { value: name });
 }

@@ -4,10 +4,10 @@ import { LeaseError, checkMaker, detached, disposes } from "./error.mjs";
 import { ITEM, check, isObject, read } from "./options.mjs";
 import { follow } from "./signal.mjs";
 
-/** The store takes no more in one transaction. */
+/** The store accepts no more keys in one transaction. */
 const MOST_KEYS = 1_000;
 
-/** What is to be leased, once each. */
+/** The keys and modes to lease. Each key may occur once. */
 export function itemsOf(keys) {
   check("InvalidOptions", "what is to be leased", "list", keys);
   if (keys.length > MOST_KEYS) throw new LeaseError("InvalidOptions", `${keys.length} keys are too many: lease up to ${MOST_KEYS} at once`);
@@ -42,7 +42,7 @@ export class LeaseGroup {
     Object.freeze(this);
   }
 
-  /** For the properties that private fields keep: a proxy has no private fields. */
+  /** For properties that are stored in private fields, which a proxy does not have. */
   static #read(group, name) {
     if (!(isObject(group) && #lost in group)) throw detached("group", name, true);
     return group;
@@ -66,7 +66,7 @@ export class LeaseGroup {
 
   get signal() {
     if (!LeaseGroup.#read(this, "signal").#signal) {
-      // As `AbortSignal.any`, which is young.
+      // As `AbortSignal.any` does, which older browsers lack.
       const controller = new AbortController();
       for (const lease of this.leases) follow(lease.signal, controller);
       this.#signal = controller.signal;
@@ -80,7 +80,7 @@ export class LeaseGroup {
   }
 
   async release() {
-    // All of them begin at the call, and none is left under way when one has failed.
+    // All releases begin at the call, and this waits for all of them, even if one has failed.
     /** @type {any[]} */
     const ends = await Promise.allSettled(membersOf(this, "release").map((lease) => lease.release()));
     for (const end of ends) if (end.status === "rejected") throw end.reason;

@@ -8,14 +8,14 @@ import { follow, stoppable } from "./signal.mjs";
 export class Lease {
   /** Until the release is over. */
   #wasm;
-  /** What it is called by, which whoever keeps the signal alone is told, too. */
+  /** Its key, token and mode, which the error of its signal shows, even to code that keeps only the signal. */
   #name;
   #released;
   /** Why it was lost, if the release said that it was. */
   #reason;
   #lost;
   #signal;
-  /** Aborts when the work under the lease is to stop although the lease is held. */
+  /** Aborts when the work under the lease must stop although the lease is held. */
   #stopped;
 
   constructor(internal, wasm, key, stopped) {
@@ -28,7 +28,7 @@ export class Lease {
     Object.freeze(this);
   }
 
-  /** Token and mode change with the way in which the key is held, whether or not a call said so, and stay when nothing is left to ask. */
+  /** Token and mode change when the lease is upgraded or downgraded. They stay when the lease has ended. */
   #look() {
     const wasm = this.#wasm;
     return wasm ? Object.assign(this.#name, { token: wasm.token, mode: wasm.shared ? "shared" : "exclusive" }) : this.#name;
@@ -42,7 +42,7 @@ export class Lease {
     return Lease.#read(this, "mode").#look().mode;
   }
 
-  // Neither of these two is made before somebody asks: they cost more than all else of a lease that lingered.
+  // These two are created only when they are first read: for a lease that lingered, they cost more than everything else.
   get lost() {
     return (Lease.#read(this, "lost").#lost ??= Promise.resolve(this.#wasm?.lost ?? new Promise(() => {})));
   }
@@ -72,13 +72,13 @@ export class Lease {
     return Date.now() + Lease.#read(this, "expiresAt").remainingMs;
   }
 
-  /** For every method that can be taken off its lease. */
+  /** For every method, which may be called without its lease. */
   static #check(lease, name, isRead = false) {
     if (!(isObject(lease) && #name in lease)) throw detached("lease", name, isRead);
     return lease;
   }
 
-  /** For every property that can be read on a proxy. */
+  /** For every property, which may be read on a proxy. */
   static #read = (lease, name) => Lease.#check(lease, name, true);
 
   async verify() {
@@ -109,7 +109,7 @@ export class Lease {
     await this.#ask((wasm) => wasm.downgrade());
   }
 
-  /** What only a lease can be asked that was not released. */
+  /** For calls that need a lease which was not released. */
   async #ask(call) {
     const wasm = this.#held();
     return ask(() => call(wasm), this);
@@ -133,7 +133,7 @@ export class Lease {
       // If the wasm refuses a transaction, it aborts it.
       fenced = ask(() => wasm.fence(raw, renew), this);
     } catch (error) {
-      // What cannot be checked must not be written. A transaction that is over throws.
+      // A transaction that cannot be checked must not write. Aborting one that is over throws.
       quiet(() => raw?.abort());
       fenced = Promise.reject(error);
     }
@@ -152,7 +152,7 @@ export class Lease {
     try {
       const answer = ask(() => wasm.release());
       if (answer instanceof Promise ? await answer : answer) return "released";
-      // Who asks later is told all the same.
+      // A later call gets the same answer.
       this.#lost ??= Promise.resolve(wasm.lost);
       return "lost";
     } finally {
@@ -164,7 +164,7 @@ export class Lease {
   }
 }
 
-/** Without the lease itself, which may be forgotten. */
+/** This does not hold the lease itself, which may be collected. */
 function signalOf(reason, lost, name, stopped) {
   const controller = new AbortController();
   if (stopped) follow(stopped, controller);

@@ -4,16 +4,16 @@ import load from "./leasehold.js";
 import { LeaseError } from "./error.mjs";
 import { check, harmless, isA } from "./options.mjs";
 
-/** The choice that counts: what identifies it, its name for people, and the loading. */
+/** The source that was chosen: what identifies it, its name for messages, and its loading. */
 let chosen;
 
-/** What init() was given last: if it does not load, whoever names no source tries it again. */
+/** The source that init() was given last. If it does not load, a later call without a source tries it again. */
 let given;
 
-/** What counts when nobody chooses, and how to read from a URL. */
+/** The default source, and how to read from a URL. */
 let own, read;
 
-/** For the entries of the package, each of which has the wasm in a way of its own. */
+/** For the entries of the package, each of which gets the wasm in its own way. */
 export function wasmFrom(source, reading = download) {
   own = source;
   read = reading;
@@ -95,7 +95,7 @@ export async function download(url) {
   const type = response.headers.get("Content-Type");
   if (type === "application/wasm") return response;
   const bytes = await response.arrayBuffer();
-  // A development server may answer with a page what it does not have.
+  // A development server may answer with a page if it does not have the file.
   if (`${new Uint8Array(bytes).slice(0, 4)}` !== "0,97,115,109") throw new Error(`${type} is no wasm`);
   return bytes;
 }

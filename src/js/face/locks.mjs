@@ -5,19 +5,19 @@ import { LeaseManager } from "./manager.mjs";
 import { KINDS, OPEN, isObject, misfit, read } from "./options.mjs";
 import { isOver, listen } from "./signal.mjs";
 
-/** What the wasm puts before the name of a lock, to have its key. */
+/** The prefix that the wasm adds to the name of a lock to form its key. */
 const PREFIX = "\0lock:";
 
 const error = (name, sentence) => new DOMException(sentence, name);
 
-/** In UTF-8 there are no halves of surrogate pairs: they are written in digits, behind a mark that is doubled elsewhere. */
+/** UTF-8 has no halves of surrogate pairs. They are written as digits after a mark, and the mark itself is doubled. */
 const escape = (name) =>
   name.replace(/[\p{Cs}~]/gu, (unit) => (unit === "~" ? "~~" : `~${unit.charCodeAt(0).toString(16)}`));
 
 const nameOf = (key) =>
   key.slice(PREFIX.length).replace(/~(~|.{4})/g, (_, code) => (code === "~" ? code : String.fromCharCode(parseInt(code, 16))));
 
-/** The context's own, as the browser's locks call it. They tell nobody but who holds one. */
+/** The client id that the browser's locks give this context. They reveal it only to a holder of a lock. */
 let clientId;
 
 async function askClientId() {
@@ -34,7 +34,7 @@ async function askClientId() {
   }
 }
 
-/** Where the document is no longer shown, nothing of the platform works. */
+/** If the document is no longer shown, the platform's storage and locks do not work. */
 function checkActive() {
   let gone = false;
   try {
@@ -47,7 +47,7 @@ function checkActive() {
 
 let hasStorage = false;
 
-/** In a sandboxed frame, say, there is none. The call itself tells: nobody has a database of this name. */
+/** A sandboxed frame, for example, has no storage. The call itself shows it, and is harmless: no database has this name. */
 function checkStorage() {
   try {
     const { indexedDB, origin } = globalThis;
@@ -63,7 +63,7 @@ function checkType(what, kind, value) {
   if (!fits(value)) throw new TypeError(misfit(what, mustBe, value));
 }
 
-/** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
+/** Reads options as WebIDL reads a dictionary: in the order of their names, and without reading unknown ones. */
 function wishOf(name, options) {
   if (options != null && Object(options) !== options) throw new TypeError(misfit("what holds the options", "an object", options));
   const ifAvailable = !!options?.ifAvailable;
@@ -86,7 +86,7 @@ function checkWish({ name, ifAvailable, mode, signal, steal }) {
   if (signal?.aborted) throw signal.reason;
 }
 
-/** A lock as it is held. */
+/** A lock that is held. */
 export class Lock {
   constructor(internal, name, mode) {
     checkMaker(internal, "a lock comes to the callback of `leases.locks.request(name, callback)`");
@@ -110,7 +110,7 @@ export class LockManager {
   #clientId;
   /** Why there is no wasm. */
   #failure;
-  /** What comes while it stands waits for it: what a context asks for happens in its order. */
+  /** Requests that come while this exists wait for it, so that the requests of a context run in order. */
   #gate;
 
   constructor(internal, source, checkSource) {
@@ -179,17 +179,17 @@ export class LockManager {
       unlisten?.();
     }
     if (isOver(wish.signal)) {
-      // The cancellation gives it back as well.
+      // The cancellation releases it, too.
       if (lease) this.#release(lease).catch(() => {});
       throw wish.signal.reason;
     }
     return lease ? this.#hold(lease, wish, callback) : callback(null);
   }
 
-  /** What the callback brings under the lock, or its loss. */
+  /** The outcome of the callback under the lock, or the loss of the lock. */
   #hold(lease, { name, mode }, callback) {
     const { token } = lease;
-    // What becomes of it once the callback has ended under it undoes nothing, but for a theft.
+    // Once the callback has ended under the lock, only a theft still changes the outcome.
     let ended = false;
     const lose = (reason) => {
       if (!ended || reason === "Stolen") throw lossOf(name, reason, token);
@@ -201,7 +201,7 @@ export class LockManager {
       });
       if (reason) lose(reason);
     };
-    // A thief is felt at once; the callback goes on, and nobody hears how it ends.
+    // A loss rejects at once. The callback goes on, and its outcome is ignored.
     const lost = Promise.resolve(lease.lost).then((reason) => lose(reason) ?? new Promise(() => {}));
     const work = new Promise((resolve) => resolve(callback(new Lock(INTERNAL, name, mode))));
     return Promise.race([lost, work.finally(end)]);
@@ -229,7 +229,7 @@ export class LockManager {
     while (this.#gate) await this.#gate;
     if (!this.#wasm) throw this.#failure;
     const listing = ask(() => this.#wasm.list(PREFIX, true));
-    // What is asked for from now on is not to be seen.
+    // Requests from now on must not show in the answer.
     if (listing instanceof Promise) this.#wait(listing.catch(() => {}));
     const held = [];
     const pending = [];
@@ -245,7 +245,7 @@ export class LockManager {
     if (!this.#wasm && !this.#gate) this.#wait(this.#open());
   }
 
-  /** Who waits goes on in its order, and before whoever comes by then: it is the first to hear that the gate is open. */
+  /** Requests that wait continue in order, and before later ones, because they are the first to learn that the gate is open. */
   #wait(gate) {
     this.#gate = gate;
     gate.then(() => (this.#gate = undefined));
@@ -267,7 +267,7 @@ export class LockManager {
 async function granted(wasm, { name, ifAvailable, steal, signal }) {
   try {
     const lease = await ask(() => wasm.grantedLock());
-    // A page may have been stopped meanwhile. What was stolen by then was had.
+    // A page may have been stopped meanwhile. A lock that was stolen by then counts as granted.
     if (!lease || lease.remainingMs > 0 || lease.reason === "Stolen") return lease;
     if (!lease.reason && (await ask(() => lease.verify()))) return lease;
     giveBack(lease).catch(() => {});
@@ -297,7 +297,7 @@ function lossOf(name, reason, token) {
   return new LeaseError("LeaseLost", message, { name: "AbortError", reason, key: name, token });
 }
 
-/** Where the platform has no locks, these are put in their place. Whether they were. */
+/** Puts these locks on `navigator` if the platform has none. Returns whether it did. */
 export function install(options = {}) {
   read(options, OPEN);
   const { navigator } = globalThis;

@@ -1,5 +1,5 @@
 // @ts-check
-// A context's door to the leases of a store.
+// The manager, which connects a context to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
 import { deleteDatabase, rawDatabase } from "./database.mjs";
 import { INTERNAL, LeaseError, ask, checkMaker, detached, disposes, refuseClones } from "./error.mjs";
@@ -14,16 +14,16 @@ import { OF_SEVERAL, OWN_WAIT, warnOfOwnWait } from "./own-wait.mjs";
 import { follow, isOver, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
 
-/** The bits that say to the wasm how a store is opened. */
+/** The bits that tell the wasm how to open a store. */
 const IN_MEMORY = 1;
 const WITHOUT_BEACON = 2;
-/** The bits that say to it how a lease is asked for. */
+/** The bits that tell it how to request a lease. */
 const SHARED = 1;
 const TOGETHER = 2;
 const STEAL = 4;
 const WITHOUT_RENEWAL = 8;
 
-/** How long the time-out of a request is held up to find out who was in the way, in ms. */
+/** How long a time-out may be delayed to find out who holds the key, in ms. */
 const LOOK_LIMIT_MS = 250;
 
 export class LeaseManager extends EventTarget {
@@ -40,7 +40,7 @@ export class LeaseManager extends EventTarget {
     refuseClones(this, "close");
     this.#wasm = wasm;
     this.#name = name;
-    // Not frozen: some engines keep their notes on listeners in the object.
+    // Not frozen, because some engines store their data about listeners in the object.
     if (options.debug) this.#debug();
   }
 
@@ -51,7 +51,7 @@ export class LeaseManager extends EventTarget {
         const { key, ahead } = event;
         const said = `leasehold ${this.#name}: ${type} ${JSON.stringify(key)}`;
         quiet(() => console.debug(said, event));
-        // Once a key: most such waits end.
+        // Once for each key, because most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
         warnOfOwnWait(`${said} for this manager's own lease`);
@@ -64,7 +64,7 @@ export class LeaseManager extends EventTarget {
     if (!(isObject(leases) && #wasm in leases)) throw detached("leases", name, isRead);
   }
 
-  /** Another one after each suspension. */
+  /** It differs after each suspension. */
   get holder() {
     LeaseManager.#check(this, "holder", true);
     return this.#wasm.holder;
@@ -78,7 +78,7 @@ export class LeaseManager extends EventTarget {
   addEventListener(type, listener, options) {
     LeaseManager.#check(this, "addEventListener");
     super.addEventListener(type, listener, options);
-    // It may be an event of the user's own, but is more often a slip.
+    // It may be an event of the user's own, but is more often a mistake.
     if (!HAPPENINGS.has(type)) return warn(`leasehold: no event ${type}: there are ${[...HAPPENINGS].join(", ")}`);
     if (this.#listens) return;
     this.#listens = true;
@@ -98,7 +98,7 @@ export class LeaseManager extends EventTarget {
   static async delete(name) {
     const leases = await LeaseManager.open(name, { lingerMs: 0 });
     try {
-      // Whoever died holding is no holder: only a try can tell.
+      // A holder that died does not count, which only a try can find out.
       for (const { key } of await leases.list()) {
         if (!(await leases.tryAcquire(key))) throw inUse(await leases.status(key));
       }
@@ -165,7 +165,7 @@ export class LeaseManager extends EventTarget {
     const [wish, toDo] = given("elect", kinds.ELECT, key, options, work);
     const causes = new Set();
     for (;;) {
-      // Aborts with the user's signal, and lets go of that with the end of the lead.
+      // Aborts with the user's signal, and stops listening to it when the lead ends.
       const stop = new AbortController();
       const lease = await this.#campaign(key, wish, stop.signal, causes);
       let unfollow;
@@ -174,7 +174,7 @@ export class LeaseManager extends EventTarget {
         return await unlessLost(lease, toDo);
       } catch (error) {
         const isLost = lease.signal.aborted && !(stop.signal.aborted && lease.signal.reason === stop.signal.reason);
-        // A lead that is lost is won anew, never revived.
+        // A lead that was lost is won again, and never revived.
         if (!isLost) throw error;
       } finally {
         unfollow?.();
@@ -189,7 +189,7 @@ export class LeaseManager extends EventTarget {
       try {
         return await this.#lease(key, wish, 0, stopped);
       } catch (error) {
-        // A signal may have aborted with anything. All else is a LeaseError.
+        // A signal may have aborted with any value. Everything else is a LeaseError.
         if (isOver(wish.signal) || !mayPass(error)) throw error;
         if (!causes.has(error.message)) warn(`leasehold: the election for ${JSON.stringify(key)} waits: ${error.message}`);
         causes.add(error.message);
@@ -211,7 +211,7 @@ export class LeaseManager extends EventTarget {
     return wasm.then ? wasm.then(made) : made(wasm);
   }
 
-  /** The same; a time-out tells who was in the way. */
+  /** The same, but a time-out names the holder of the key. */
   #patient(key, wish) {
     return wish.timeoutMs === undefined ? this.#lease(key, wish) : this.#timed(() => this.#lease(key, wish), wish);
   }
@@ -235,7 +235,7 @@ export class LeaseManager extends EventTarget {
     }
   }
 
-  /** Who holds the key, if that is known soon: this manager, if it is one of those who share it. */
+  /** The holder of the key, if the store answers soon. Of several that share it, this manager if it is among them. */
   async #holderOf(key) {
     const looked = this.status(key).then(({ holders }) => holders.find(({ own }) => own) ?? holders[0], () => {});
     let timer;
@@ -249,7 +249,7 @@ export class LeaseManager extends EventTarget {
     const how = steal | (mode === "shared" ? SHARED : 0) | (share ? TOGETHER : 0) | renewal;
     const call = (stopped) =>
       ask(() => this.#wasm.request(key, how, priority, info, bounded(timeoutMs), maxHoldMs, stopped), { key });
-    // It may have been granted in that moment.
+    // It may have been granted at that moment.
     return signal ? stoppable(signal, call, (wasm) => giveBack([new Lease(INTERNAL, wasm, key)])) : call();
   }
 
@@ -318,7 +318,7 @@ async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN
   return new type(INTERNAL, wasm, name, rest);
 }
 
-/** What a call with work was given. The options may be left out. */
+/** The arguments of a call with work. The options may be left out. */
 function given(verb, names, key, options, work) {
   if (typeof options === "function") {
     if (work !== undefined) throw new LeaseError("InvalidOptions", `the work comes last, after the options: ${verb}(key, options, work)`);
@@ -330,10 +330,10 @@ function given(verb, names, key, options, work) {
   return [wish, work];
 }
 
-/** To the wasm, no time is for ever. */
+/** The wasm expects `undefined` for a wait without a limit. */
 const bounded = (ms) => (ms === Infinity ? undefined : ms);
 
-/** Quotes what a program calls itself, so that its words stand apart from those of the sentence. */
+/** Quotes the names that a program gives itself, so that they stand out from the sentence. */
 const nameOf = ({ holder, instance, info }) => (instance && `${show(instance)} `) + (info && `${show(info)} `) + holder;
 
 function inUse({ key, holders }) {
@@ -341,7 +341,7 @@ function inUse({ key, holders }) {
   return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names || "somebody"}; nothing was deleted`);
 }
 
-/** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
+/** The message of a time-out. If no holder is known, the message of the wasm tells what was in the way.
  *  @param {any} holder */
 function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   if (!holder && timeoutMs) return message;

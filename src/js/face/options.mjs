@@ -1,5 +1,5 @@
 // @ts-check
-// What users pass in, looked at before anything is done.
+// Checks what users pass in, before anything is done.
 import { LeaseError } from "./error.mjs";
 
 export const isObject = (value) => typeof value === "object" && value !== null;
@@ -11,10 +11,10 @@ export const isA = (type, value) => ({}).toString.call(value) === `[object ${typ
 const isReal = (type, getter, value) =>
   isA(type, value) && (Object.getOwnPropertyDescriptor(globalThis[type]?.prototype ?? {}, getter)?.get?.call(value), true);
 
-/** Whether it is an object that can hold options. A signal or a map in the place of the options would be overlooked. */
+/** Whether it is an object that can hold options. Otherwise a signal or a map in place of the options would be ignored. */
 const isPlain = (value) => isObject(value) && isA("Object", value);
 
-/** Whoever waits listens, and stops to listen: a lease that came meanwhile would be held by nobody. */
+/** A wait needs both methods. If one of them failed in between, nobody would hold a lease that was granted meanwhile. */
 const isHeard = (value) => typeof value.addEventListener === "function" && typeof value.removeEventListener === "function";
 
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
@@ -63,7 +63,7 @@ export const TRY_RUN = { ...TRY_ACQUIRE, onLost: "policy" };
 export const ACQUIRE = { ...TRY_ACQUIRE, ...ACQUIRE_ALL };
 export const RUN = { ...ACQUIRE, onLost: "policy" };
 
-/** What may throw because of whoever made the value: a getter, or a proxy. */
+/** Calls something that may throw because of the user's value, such as a getter or a proxy. */
 export function harmless(code, what, look) {
   try {
     return look();
@@ -112,14 +112,14 @@ export function check(code, what, kind, value, example) {
   throw new LeaseError(code, misfit(what, mustBe || `an object such as { ${example} }`, value) + hint);
 }
 
-/** What it may be apart from that, the wasm knows, which never sees halves of surrogate pairs: in UTF-8, all are one. */
+/** The wasm checks the rest. It never sees halves of surrogate pairs: the conversion to UTF-8 replaces each by the same character. */
 export function checkKey(key) {
   check("InvalidKey", "the key", "string", key);
   const at = key.search(/\p{Cs}/u);
   if (at >= 0) throw new LeaseError("InvalidKey", `the key has a lone surrogate at UTF-16 unit ${at}; use well-formed text`);
 }
 
-/** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
+/** Reads each option once. Refuses unknown names, and values that do not fit. */
 export function read(options, kinds, item = "") {
   if (options === undefined && !item) return {};
   const what = item || "what holds the options";
@@ -140,7 +140,7 @@ export function read(options, kinds, item = "") {
   });
 }
 
-/** What other locks call by an option, and we by a method. */
+/** What other lock libraries request by an option, and this one by a method. */
 const METHODS = { steal: "use `steal(key)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
 
 function advice(stranger, names) {

@@ -1,5 +1,5 @@
 // @ts-check
-// All of the package in a time of its own, and what tests need beside it.
+// The whole package with a clock of its own, and what else tests need.
 export { clock } from "./clock.mjs";
 export { FaultyStore } from "./faulty.mjs";
 export * from "./index.mjs";

@@ -1,11 +1,11 @@
 // @ts-check
-// Work under a lease. A promise cannot be dropped as in Rust: work that is left behind goes on, and nobody hears how it ends.
+// Work under a lease. A promise cannot be dropped as in Rust, so work that was given up goes on, and its outcome is ignored.
 
 import { listen } from "./signal.mjs";
 
-/** Does the work under a lease or the promise of one, and gives that back. What became of it. */
+/** Does the work under a lease, or the promise of one, and releases the lease. Returns the outcome. */
 export async function worked(granted, onLost, work) {
-  // Also for a lease that is there already: work never begins within the call that asks for it.
+  // This also awaits a lease that exists already, so that work never begins within the call itself.
   const lease = await granted;
   let value;
   try {
@@ -14,12 +14,12 @@ export async function worked(granted, onLost, work) {
     await end(lease);
     throw error;
   }
-  // A release that got no answer says nothing of the time before it.
+  // A release that got no answer does not tell whether the lease was held before.
   const lost = (await end(lease)) === "lost" ? await lease.lost : null;
   return { value, lost };
 }
 
-/** Gives a lease back, and waits for that; not for long if it is lost, whatever the store does. */
+/** Releases a lease, and waits for that. If the lease is lost, this does not take long, whatever the store does. */
 export const end = (lease) => lease.release().catch(() => {});
 
 /** Returns what the work returns. If the lease's signal aborts before, rejects with the signal's reason. */
