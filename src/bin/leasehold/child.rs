@@ -25,7 +25,7 @@ pub(crate) struct Child {
     pub(crate) group: Pid,
 }
 
-/// What became of it.
+/// A change of a process.
 pub(crate) enum Change {
     Ended(Exit),
     /// A signal stopped it.
@@ -45,7 +45,7 @@ impl Child {
         Ok(Self { process, group: Pid::from_raw(group) })
     }
 
-    /// What became of it since the last time. After it ended, this is not asked again.
+    /// The next change since the last call. After the process has ended, this is not called again.
     pub(crate) fn poll(&mut self) -> Option<Change> {
         match self.process.try_wait() {
             Ok(Some(status)) => return Some(Change::Ended(exit(status))),

@@ -45,7 +45,7 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
 }
 
 /// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
-/// ends it as soon as the store answers. Another manager would wait until that lease has run out.
+/// ends it as soon as the store answers. Another manager would wait until that lease has expired.
 async fn term(
     job: &Job,
     options: &Elect,

@@ -13,7 +13,7 @@ use super::options::OnLoss;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) on_loss: OnLoss,
-    /// From TERM to KILL.
+    /// The time from TERM to KILL.
     pub(crate) grace: Duration,
     /// How long the store has to confirm a lease that nears its end.
     probe: Duration,

@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! The options and commands.
 
 use std::{ffi::OsString, io::Write as _, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) enum Order {
     Man,
 }
 
-/// Which store.
+/// The choice of the store.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
     /// The store, such as sqlite:PATH; by default LEASEHOLD_STORE, else a file in the user's state folder
@@ -86,8 +86,7 @@ pub(crate) struct Holding {
     /// How long the lease lasts without renewal
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) lease: Duration,
-    /// How long the command has to end by itself when the lease is lost; by default a quarter of the lease, at most
-    /// 5 s
+    /// How long the command has to end by itself when the lease is lost; by default a quarter of the lease or 5 s, whichever is shorter
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,
     /// What others see of this holder; by default host, process id and command line
@@ -110,11 +109,11 @@ pub(crate) enum OnLoss {
 /// a process group of its own, to which leasehold passes on HUP, INT, QUIT, TERM, USR1 and USR2. The lease is released when the command
 /// ends, even if processes that it started go on.
 ///
-/// If leasehold itself is killed, the lease is free within a few ms over SQLite, and after a lease of silence over
-/// a server. On Linux the command is killed with it, unless --on-loss is warn; the processes that the command has
-/// started, and set-user-ID programs, are not. On other systems nothing ends the command. While leasehold is stopped,
-/// it cannot end the command. A command that must never act after its lease has ended should pass LEASEHOLD_TOKEN to
-/// whatever it writes to, and that should refuse smaller tokens.
+/// If leasehold itself is killed, the lease is free within a few ms over SQLite. Over a server it is free when others have seen leasehold
+/// silent for as long as the lease, and a tenth more. On Linux the command is killed with it, unless --on-loss is warn; the processes that
+/// the command has started, and set-user-ID programs, are not. On other systems nothing ends the command. While leasehold is stopped, it
+/// cannot end the command. A command that must never act after its lease has ended should pass LEASEHOLD_TOKEN to whatever it writes to,
+/// and that should refuse smaller tokens.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold run [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Run {
@@ -143,8 +142,8 @@ impl Run {
 
 /// Shows the keys that are held or waited for
 ///
-/// EXPIRES says when the lease runs out unless it is renewed, or "dead" if the holder's process has ended. A holder whose lease
-/// expired a while ago may have ended, too. Once its death is proved, it no longer blocks anybody.
+/// EXPIRES says when the lease expires unless it is renewed, or "dead" if the holder's process has ended. A holder whose lease expired a
+/// while ago may have ended, too. Once its death is proved, it no longer blocks anybody.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only keys that begin with this
@@ -325,14 +324,14 @@ pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<O
     Ok((key, command))
 }
 
-/// Help goes to stdout; what is wrong is told in one sentence.
+/// Writes help to stdout, and an error as one sentence to stderr.
 pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     let text = without_secrets(error);
     if !error.use_stderr() {
         return print(&text);
     }
     let Some(wrong) = text.strip_prefix("error: ") else {
-        // `leasehold` alone is told what there is. Whoever closed stderr does not want to hear it.
+        // `leasehold` alone shows the help. If stderr is closed, nobody wants to read it.
         let _ = std::io::stderr().write_all(text.as_bytes());
         return Ok(Exit::Code(USAGE));
     };

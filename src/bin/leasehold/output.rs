@@ -1,4 +1,4 @@
-//! What is written: messages for people to stderr, and what was asked for to stdout.
+//! Output: messages for people to stderr, and results to stdout.
 //!
 //! A pipe that nobody reads, or a terminal that `^S` halts, keeps whoever writes to it waiting. The thread that renews the lease and
 //! ends the command must not wait so, and lets others write.
@@ -27,7 +27,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// How many messages wait for a reader of stderr. Later ones are dropped: an `elect` may go on for years.
 const MOST_MESSAGES: usize = 256;
 
-/// What the thread that writes to stderr is asked for.
+/// An order for the thread that writes to stderr.
 enum Order {
     Write(String),
     /// To say that all before was written.
@@ -37,7 +37,7 @@ enum Order {
 /// The way to the thread that writes to stderr; `None` if the system refused to start it.
 static WRITER: OnceLock<Option<SyncSender<Order>>> = OnceLock::new();
 
-/// Says one sentence on stderr, and escapes whatever would command the terminal. Whoever closed stderr does not want to hear it.
+/// Writes one sentence to stderr, and escapes whatever would command the terminal. If stderr is closed, nobody wants to read it.
 pub(crate) fn tell(sentence: &str) {
     let line = format!("leasehold: {}\n", printable(sentence));
     match WRITER.get_or_init(start_writer) {
@@ -76,7 +76,7 @@ fn write(line: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Writes to stdout what was asked for. A reader that has gone, such as `head`, has read enough.
+/// Writes a result to stdout. A reader that has gone, such as `head`, has read enough.
 pub(crate) fn print(text: &str) -> Result<Exit, Failure> {
     print_to_reader(text).map(|_| Exit::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Which store, and the manager over it.
+//! The choice of the store, and the manager over it.
 
 use std::{
     cell::Cell,
@@ -187,7 +187,7 @@ fn absolute_in(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Connects to a store; only who holds leases cares how long they last.
+/// Connects to a store. Only a holder of leases needs to choose how long they last.
 pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, Failure> {
     let start = Instant::now();
     let store = store::from_url(url).await.map_err(|error| refused(url, error))?;

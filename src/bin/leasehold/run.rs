@@ -32,7 +32,7 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     }
 }
 
-/// What came of a wait for the lease.
+/// The outcome of a wait for the lease.
 pub(crate) enum Turn {
     /// It was granted, and the command ran.
     Ran(Ended),
@@ -92,7 +92,7 @@ impl Job {
         }
     }
 
-    /// Runs the command, and gives the lease back however it ended.
+    /// Runs the command, and releases the lease however the command ended.
     pub(crate) async fn run_and_release(
         &self,
         guard: LeaseGuard,
@@ -101,7 +101,7 @@ impl Job {
     ) -> Result<Ended, Failure> {
         let ended = self.run(&guard, last_error, signals).await;
         let held = match ended {
-            // It has been told already.
+            // The loss has been reported already.
             Ok(Ended::Lost { .. }) => false,
             _ => wait::release(&guard, signals).await,
         };

@@ -19,12 +19,12 @@ use super::{job, terminal};
 
 /// They end the wait for a lease, and are passed on to a command.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-/// They are for the command alone. By themselves they would end who waits for the lease.
+/// They are for the command alone. By default they would end a process that waits for the lease.
 const USER: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
 /// The others matter while a command runs. Before, all but TSTP do what they always do.
 const WORKING: [Signal; 4] = [Signal::SIGCHLD, Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGWINCH];
 
-/// Signals, in place of what they would do.
+/// Receives signals, in place of their default actions.
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
     ignored: u64,
