@@ -21,6 +21,11 @@ mod etcd;
 #[cfg(feature = "test-util")]
 mod faulty;
 mod fenced;
+#[cfg(all(
+    any(feature = "store-sqlite-unbundled", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod idle;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod indexed_db;
 #[cfg(all(
@@ -144,7 +149,11 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         None
     }
 
-    /// The keys with this prefix that have a record, in order. A store that cannot list keys answers `Unsupported`.
+    /// The keys with this prefix that somebody holds or waits for, in order. A store that cannot list keys answers `Unsupported`.
+    ///
+    /// It MUST list each key that is in use during the whole call, and each key whose record it cannot read: whoever looks at that one
+    /// gets the error. It MAY list others, since the caller looks at each key. But a key costs a transaction, so leave out those whose
+    /// records are [idle](crate::machine::Record::is_idle).
     ///
     /// # Errors
     /// [`StoreError`] if there is no answer.

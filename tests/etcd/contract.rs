@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use crate::{
     connect,
     faults::{BUSY, ask},
-    manager,
+    manager, names,
     server::{self, Server},
 };
 
@@ -69,6 +69,13 @@ fn what_it_cannot_read_stays() {
         };
         contract::unreadable(open, put, text).await;
     });
+}
+
+#[test]
+fn a_list_looks_at_no_name_that_nobody_uses() {
+    let Some(address) = server::shared() else { return };
+    let open = async || connect(&address, "names").await;
+    Runtime::new().unwrap().block_on(names::a_list_looks_at_no_name_that_nobody_uses(open));
 }
 
 /// Another process ends the session, while this one still remembers the row of the session.

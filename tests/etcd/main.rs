@@ -30,6 +30,8 @@ mod killed;
 mod leases;
 #[path = "../stores/missed.rs"]
 mod missed;
+#[path = "../stores/names.rs"]
+mod names;
 mod network;
 #[path = "../processes/other.rs"]
 mod other;

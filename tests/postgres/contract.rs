@@ -10,7 +10,10 @@ use leasehold::{
 };
 use tokio::runtime::Runtime;
 
-use crate::server::{PATIENCE, Place, on_server, until};
+use crate::{
+    names,
+    server::{PATIENCE, Place, on_server, until},
+};
 
 #[test]
 fn the_store_keeps_the_contract() {
@@ -37,6 +40,13 @@ fn what_cannot_be_read_is_left_as_it_is() {
             user.query_opt(statement, &[&key]).await.unwrap().map(|row| row.get(0))
         };
         contract::unreadable(async || place.store().await, put, read).await;
+    });
+}
+
+#[test]
+fn a_list_looks_at_no_name_that_nobody_uses() {
+    on_server("contract_names", |place| async move {
+        names::a_list_looks_at_no_name_that_nobody_uses(async || place.store().await).await;
     });
 }
 

@@ -25,6 +25,8 @@ mod locked;
 mod measure;
 #[path = "../stores/missed.rs"]
 mod missed;
+#[path = "../stores/names.rs"]
+mod names;
 #[path = "../processes/other.rs"]
 mod other;
 #[path = "../stores/outage.rs"]

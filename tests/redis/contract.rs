@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::{
     BUSY, context,
     inputs::{ask, look, now},
-    open,
+    names, open,
     server::Server,
     shared,
     warnings::Warnings,
@@ -35,6 +35,12 @@ async fn what_cannot_be_read_is_left_as_it_is() {
     };
     let read = async |key: String| server.ask(&["HGET", "{unreadable}:rows", &name(&key)]);
     contract::unreadable(async || open(&server.client(), "unreadable").await, write, read).await;
+}
+
+#[tokio::test]
+async fn a_list_looks_at_no_name_that_nobody_uses() {
+    let Some(server) = shared() else { return };
+    names::a_list_looks_at_no_name_that_nobody_uses(async || open(&server.client(), "names").await).await;
 }
 
 /// Another program spoils the store's own row, and then restores it.

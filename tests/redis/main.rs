@@ -32,6 +32,8 @@ mod killed;
 mod leases;
 #[path = "../stores/missed.rs"]
 mod missed;
+#[path = "../stores/names.rs"]
+mod names;
 #[path = "../processes/other.rs"]
 mod other;
 #[path = "../stores/outage.rs"]

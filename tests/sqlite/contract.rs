@@ -14,7 +14,7 @@ use leasehold::{
 use rusqlite::OptionalExtension;
 use tokio::runtime::Runtime;
 
-use crate::{Scratch, connect, file, manager};
+use crate::{Scratch, connect, file, manager, names};
 
 #[test]
 fn it_keeps_the_contract() {
@@ -45,6 +45,13 @@ fn what_it_cannot_read_stays() {
         other.query_row(sql, [key], |row| row.get(0)).optional().unwrap()
     };
     Runtime::new().unwrap().block_on(contract::unreadable(open, put, text));
+}
+
+#[test]
+fn a_list_looks_at_no_name_that_nobody_uses() {
+    let scratch = Scratch::new();
+    let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
+    Runtime::new().unwrap().block_on(names::a_list_looks_at_no_name_that_nobody_uses(open));
 }
 
 #[test]

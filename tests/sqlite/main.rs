@@ -20,6 +20,8 @@ mod killed;
 #[path = "../stores/leases.rs"]
 mod leases;
 mod locks;
+#[path = "../stores/names.rs"]
+mod names;
 #[path = "../processes/other.rs"]
 mod other;
 mod processes;

@@ -1,44 +1,33 @@
-//! Records, or only their names, page by page.
+//! Records, page by page.
 
 use std::vec::Vec;
 
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 use tokio::time::Instant;
 
-use super::{failure::Load, servers::Servers};
+use super::{
+    failure::Load,
+    servers::{LONGEST_ANSWER, Servers},
+};
 use crate::machine::StoreError;
 
-/// How many names are listed at once.
-const PAGE: i64 = 500;
-
-/// What is wanted of each row.
-#[derive(Clone, Copy)]
-pub(super) enum Wanted {
-    /// Only its name.
-    Names,
-    /// The name and the text of each of this many rows.
-    Rows(usize),
-}
-
-/// A name, and the text under it; empty if only names are wanted.
+/// A name, and the text under it.
 pub(super) type NamedText = (Vec<u8>, Vec<u8>);
 
-/// The next rows whose names begin like this, in order; and from which name on to ask for more, if there are more.
+/// Up to this many of the next rows whose names begin like this, in order; and from which name on to ask for more, if there are more.
 pub(super) async fn page(
     servers: &Servers,
     prefix: &str,
     from: Vec<u8>,
-    wanted: Wanted,
+    most: usize,
     deadline: Instant,
 ) -> Result<(Vec<NamedText>, Option<Vec<u8>>), StoreError> {
-    let options = GetOptions::new().with_range(after_all(prefix.as_bytes()));
-    let options = match wanted {
-        Wanted::Names => options.with_keys_only().with_limit(PAGE),
-        Wanted::Rows(most) => options.with_limit(i64::try_from(most).unwrap_or(PAGE)),
-    };
+    let options =
+        GetOptions::new().with_range(after_all(prefix.as_bytes())).with_limit(i64::try_from(most).unwrap_or(i64::MAX));
     let options = options.with_sort(SortTarget::Key, SortOrder::Ascend);
-    let asked = servers
-        .ask(Load::default(), deadline, |client| async move { client.kv_client().get(from, Some(options)).await });
+    let asked = servers.ask(Load::default(), deadline, |client| async move {
+        client.kv_client().max_decoding_message_size(LONGEST_ANSWER).get(from, Some(options)).await
+    });
     let found = asked.await.map_err(|failure| failure.error)?;
     let rows: Vec<_> = found.kvs().iter().map(|found| (found.key().to_vec(), found.value().to_vec())).collect();
     let next = rows.last().filter(|_| found.more()).map(|(last, _)| [last.as_slice(), &[0]].concat());

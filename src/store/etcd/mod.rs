@@ -32,7 +32,9 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::{
     Durability, Reach, Store,
+    idle::is_idle,
     inside::{inside, runtime_for},
+    sweep::PAGE,
     under_way::UnderWay,
 };
 use crate::executor::Shared;
@@ -41,7 +43,7 @@ use crate::signal::Signals;
 
 use address::Address;
 pub use fence::{EtcdCompare, EtcdFence};
-use listing::{Wanted, page};
+use listing::page;
 use reservation::Sightings;
 use rows::{Memory, Names};
 use servers::Servers;
@@ -191,12 +193,14 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
-async fn all_keys(servers: Arc<Servers>, names: Names, prefix: String) -> Result<Vec<Key>, StoreError> {
+/// The keys whose records begin like this, without those of idle records.
+async fn used_keys(servers: Arc<Servers>, names: Names, prefix: String) -> Result<Vec<Key>, StoreError> {
     let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
     let mut next = Some(prefix.clone().into_bytes());
     while let Some(from) = next {
-        let (found, after) = page(&servers, &prefix, from, Wanted::Names, deadline).await?;
-        keys.extend(found.iter().filter_map(|(name, _)| names.key_of(name)));
+        let (found, after) = page(&servers, &prefix, from, PAGE, deadline).await?;
+        let used = found.iter().filter(|(_, text)| !core::str::from_utf8(text).is_ok_and(is_idle));
+        keys.extend(used.filter_map(|(name, _)| names.key_of(name)));
         next = after;
     }
     Ok(keys)
@@ -215,7 +219,7 @@ impl Store for EtcdStore {
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         self.check()?;
         let (servers, names, prefix) = (Arc::clone(&self.servers), self.names.clone(), self.names.record(prefix));
-        inside(&self.runtime, all_keys(servers, names, prefix)).await?
+        inside(&self.runtime, used_keys(servers, names, prefix)).await?
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {

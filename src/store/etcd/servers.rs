@@ -29,7 +29,7 @@ const PING: Duration = Duration::from_secs(10);
 /// A ping that is not answered for this long ends the connection.
 const PONG: Duration = Duration::from_secs(5);
 /// A transaction has 128 rows, and a row up to 1.5 MiB, unless etcd was told otherwise.
-const LONGEST_ANSWER: usize = 192 * 1024 * 1024;
+pub(super) const LONGEST_ANSWER: usize = 192 * 1024 * 1024;
 
 pub(super) struct Servers {
     address: Address,

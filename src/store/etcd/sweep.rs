@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf},
     failure::Load,
-    listing::{Wanted, page},
+    listing::page,
     look::AT_ONCE,
     reservation::Sightings,
     rows::{Memory, Names, View, gets},
@@ -51,7 +51,7 @@ impl Shelf for Records {
             Some(key) => [self.names.record(key.as_str()).as_bytes(), &[0]].concat(),
             None => all.clone().into_bytes(),
         };
-        let (found, more) = page(&self.servers, &all, from, Wanted::Rows(PAGE), Instant::now() + PATIENCE).await?;
+        let (found, more) = page(&self.servers, &all, from, PAGE, Instant::now() + PATIENCE).await?;
         let row = |(name, text): &(Vec<u8>, Vec<u8>)| {
             // What is no text is no record.
             Some((self.names.key_of(name)?, core::str::from_utf8(text).ok()?.into()))

@@ -8,7 +8,7 @@ use super::{
     names::{Names, bytes_of, bytes_of_key, end_of, key_of, long_form},
     often::Often,
 };
-use crate::machine::{Key, Records, Row, SessionId};
+use crate::machine::{FORMAT, Key, Records, Row, SessionId};
 use crate::store::sweep::MANY;
 
 /// The version of the tables that this program knows.
@@ -125,14 +125,15 @@ impl Names {
         )
     }
 
-    /// The keys with this prefix, in their short form and in their long one.
+    /// The keys with this prefix, in their short form and in their long one, without those of idle records. This reads the records of all
+    /// keys with the prefix: with an index of those in use, no record could be written beside its last version.
     pub(super) fn read_keys(&self, prefix: &str) -> String {
         let (table, first, end) = (self.table("record"), bytes(prefix.as_bytes()), bytes(&end_of(prefix)));
         let (long, length) = (long_form(prefix), long_form(prefix).len());
-        let long = bytes(&long);
+        let (long, is_used) = (bytes(&long), format!("text COLLATE \"C\" !~ {}", text(&idle_record())));
         format!(
-            "SELECT encode(key, 'hex') FROM {table} WHERE key >= {first} AND key < {end} UNION ALL \
-             SELECT encode(key, 'hex') FROM {table} WHERE key >= {long} AND substr(key, 1, {length}) = {long}"
+            "SELECT encode(key, 'hex') FROM {table} WHERE key >= {first} AND key < {end} AND {is_used} UNION ALL \
+             SELECT encode(key, 'hex') FROM {table} WHERE key >= {long} AND substr(key, 1, {length}) = {long} AND {is_used}"
         )
     }
 
@@ -298,6 +299,14 @@ pub(super) fn text_of_session(found: &[Found], session: SessionId) -> Option<&st
 pub(super) fn session_of(row: &Found) -> Option<SessionId> {
     let id = row.text(0).filter(|id| id.len() == 32)?;
     u128::from_str_radix(id, 16).ok().map(SessionId)
+}
+
+/// A regular expression of the server's: a record of this format, as [`Records::text`] writes one that nobody uses. No token in it can be
+/// out of range. A record in any other form counts as one in use.
+fn idle_record() -> String {
+    let token = "([0-9]{1,15}|[1-8][0-9]{15})";
+    let begin = format!(r#"^[{{]"format":{FORMAT},"last_token":{token},"revision":[0-9]{{1,19}},"grants":[[][]],"#);
+    format!(r#"{begin}"queue":[[][]],"last_exclusive":{token}[}}]$"#)
 }
 
 /// The keys that [`Names::read_keys`] found, in order. A name that is no key was put there by somebody else.

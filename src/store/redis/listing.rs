@@ -1,4 +1,4 @@
-//! The keys that have a record.
+//! The keys that are in use.
 
 use std::{format, string::String, vec::Vec};
 
@@ -9,13 +9,17 @@ use super::{
     failure::{self, Stage},
 };
 use crate::machine::{Key, StoreError};
+use crate::store::idle::is_idle;
 
 /// Rows that the server looks at in one go, while all its other clients wait.
 const AT_ONCE: usize = 500;
 /// Before each key, in the name of its row.
 const BEFORE: &str = "lease:";
 
-/// Steps through all rows. A record that is written meanwhile may be missed.
+/// Where the next page begins, and the rows of this one: names and texts.
+type Page = (String, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// Steps through all rows, and leaves out the keys of idle records. A record that is made meanwhile may be missed.
 pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
     let pattern = format!("{BEFORE}{}*", literally(prefix));
     let (mut cursor, mut keys) = (String::from("0"), Vec::new());
@@ -24,10 +28,9 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
         let mut scan = cmd("HSCAN");
         scan.arg(&place.rows).arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(AT_ONCE);
         let page = place.link.send(&scan, Stage::Reading).await?;
-        // Names and texts by turns.
-        let (next, rows): (String, Vec<Vec<u8>>) =
-            redis::from_redis_value(page).map_err(|_| failure::of_answer(Stage::Reading))?;
-        keys.extend(rows.into_iter().step_by(2).filter_map(key_of));
+        let (next, rows): Page = redis::from_redis_value(page).map_err(|_| failure::of_answer(Stage::Reading))?;
+        let used = rows.into_iter().filter(|(_, text)| !core::str::from_utf8(text).is_ok_and(is_idle));
+        keys.extend(used.filter_map(|(name, _)| key_of(name)));
         if place.link.opened() != connection {
             // A cursor means nothing to another server.
             connection = place.link.opened();

@@ -125,7 +125,6 @@ impl Desk<'_> {
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let keys = || self.rows.keys(prefix, usize::MAX, |name| name.starts_with(prefix));
-        patiently(clock() + OPENING, keys).map_err(|trouble| self.file.error(trouble))
+        patiently(clock() + OPENING, || self.rows.used_keys(prefix)).map_err(|trouble| self.file.error(trouble))
     }
 }

@@ -9,6 +9,7 @@ use super::{
     schema::{Tables, VERSION},
 };
 use crate::machine::{Batch, Key, Records, Reply, Row, SessionId, StoreId, StoreNow};
+use crate::store::idle::is_idle;
 
 /// The statements of one connection.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(super) struct Rows<'c> {
     delete_record: Statement<'c>,
     delete_session: Statement<'c>,
     list: Statement<'c>,
+    list_states: Statement<'c>,
     peers: Statement<'c>,
 }
 
@@ -52,6 +54,7 @@ impl<'c> Rows<'c> {
             delete_record: prepare(format!("DELETE FROM {record} WHERE key = ?1"))?,
             delete_session: prepare(format!("DELETE FROM {session} WHERE id = ?1"))?,
             list: prepare(format!("SELECT key FROM {record} WHERE key >= ?1 ORDER BY key"))?,
+            list_states: prepare(format!("SELECT key, state FROM {record} WHERE key >= ?1 ORDER BY key"))?,
             peers: prepare(format!("SELECT id FROM {session} WHERE id > ?1 ORDER BY id LIMIT ?2"))?,
         })
     }
@@ -140,17 +143,31 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    /// Up to this many keys, in order, beginning at this name, as long as they fit.
-    pub(super) fn keys(&mut self, from: &str, most: usize, fits: impl Fn(&str) -> bool) -> Result<Vec<Key>, Trouble> {
+    /// Up to this many keys, in order, from this name on.
+    pub(super) fn keys(&mut self, from: &str, most: usize) -> Result<Vec<Key>, Trouble> {
         let mut keys = Vec::new();
         let mut found = self.list.query([from])?;
+        while keys.len() < most
+            && let Some(row) = found.next()?
+        {
+            keys.extend(key(row)?);
+        }
+        Ok(keys)
+    }
+
+    /// The keys with this prefix whose records are in use, or cannot be read, in order. This reads the records of all keys with the
+    /// prefix: an index of those in use would be written twice for each turn of a lease.
+    pub(super) fn used_keys(&mut self, prefix: &str) -> Result<Vec<Key>, Trouble> {
+        let mut keys = Vec::new();
+        let mut found = self.list_states.query([prefix])?;
         while let Some(row) = found.next()? {
-            // What is no text or no key is none of ours.
-            let Some(name) = row.get_ref(0)?.as_str().ok() else { continue };
-            if keys.len() == most || !fits(name) {
+            let Some(key) = key(row)? else { continue };
+            if !key.as_str().starts_with(prefix) {
                 break;
             }
-            keys.extend(Key::new(name));
+            if !row.get_ref(1)?.as_str().is_ok_and(is_idle) {
+                keys.push(key);
+            }
         }
         Ok(keys)
     }
@@ -165,6 +182,11 @@ impl<'c> Rows<'c> {
 /// The state that a statement finds, if there is one.
 fn text(statement: &mut Statement<'_>, named: impl Params) -> rusqlite::Result<Option<String>> {
     statement.query_row(named, state).optional().map(Option::flatten)
+}
+
+/// The key in the first column. What is no text or no key is none of ours.
+fn key(found: &Found<'_>) -> rusqlite::Result<Option<Key>> {
+    Ok(found.get_ref(0)?.as_str().ok().and_then(|name| Key::new(name).ok()))
 }
 
 /// A value that is not text still counts as a row, but as one that cannot be read.

@@ -27,7 +27,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
                 answer.send(anew(file, Some(deadline), |rows| rows.transact(&batch, now, |_| false)));
             }
             Ok(Job::Keys { prefix, answer }) => {
-                answer.send(anew(file, None, |rows| rows.keys(&prefix, usize::MAX, |name| name.starts_with(&prefix))));
+                answer.send(anew(file, None, |rows| rows.used_keys(&prefix)));
             }
             Ok(Job::Close { answer }) => return Some(answer),
             Err(RecvTimeoutError::Timeout) => {}

@@ -40,7 +40,7 @@ impl Sweep {
     /// Call this after each transaction. The first one shows whether there are many records.
     pub(super) fn begin(&mut self, rows: &mut Rows<'_>, session: SessionId, now: StoreNow) {
         if matches!(self, Self::Unbegun) {
-            let many = rows.keys("", MANY + 1, |_| true).is_ok_and(|keys| keys.len() > MANY);
+            let many = rows.keys("", MANY + 1).is_ok_and(|keys| keys.len() > MANY);
             *self = if many { Self::From { key: String::new(), session, now } } else { Self::Done };
         }
     }
@@ -60,7 +60,7 @@ impl Sweep {
 
 /// Forgets the unused among the next records, and says which was the last, if there are more.
 fn forget(rows: &mut Rows<'_>, from: &str, session: SessionId, now: StoreNow) -> Result<Option<Key>, Trouble> {
-    let keys = rows.keys(from, AT_ONCE, |_| true)?;
+    let keys = rows.keys(from, AT_ONCE)?;
     let last = keys.last().cloned();
     let mut batch = Batch::new(session, Vec::new());
     batch.forgets = keys;
