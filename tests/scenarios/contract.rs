@@ -82,6 +82,7 @@ fn the_contract_names_the_rule_that_a_store_breaks() {
         (Habit::KeepsRows, "a session that has ended leaves its keys to others"),
         (Habit::KeepsAscii, "a text is kept as it is"),
         (Habit::ListsAnyCase, "a list has all keys that begin with the given text, and no others"),
+        (Habit::HidesShared, "a list has each key that somebody holds or waits for"),
         (Habit::LosesDeadlines, "by a trusted clock a lease ends at its deadline"),
         (Habit::ReadsItsClockOnce, "by a trusted clock a lease ends at its deadline"),
         (Habit::HidesItsClock, "only a trusted clock ends a lease"),
@@ -101,6 +102,17 @@ fn the_contract_names_the_rule_that_a_store_breaks() {
 fn a_store_that_writes_over_what_it_cannot_read_is_refused() {
     let sentence = refusal(unreadable, Habit::Overwrites);
     assert!(sentence.contains("a value that cannot be read is told as such"), "{sentence:?}");
+}
+
+#[test]
+fn a_store_that_lists_too_little_is_refused() {
+    for (habit, rule) in [
+        (Habit::HidesUnreadable, "a value that cannot be read is listed"),
+        (Habit::HidesWaiters, "a key that somebody waits for is listed"),
+    ] {
+        let sentence = refusal(unreadable, habit);
+        assert!(sentence.contains(rule), "{sentence:?}");
+    }
 }
 
 /// One thread alone never sees it: the transaction does not yield.

@@ -72,6 +72,7 @@ pub async fn all<S: Store>(open: impl AsyncFn() -> S) {
     whoever_waits_is_granted_the_key_next(&open).await;
     tokens_outlast_their_records(&open).await;
     keys_are_listed_by_what_they_begin_with(&open).await;
+    keys_in_use_are_listed(&open).await;
     a_dropped_transaction_is_whole_or_nothing(&open).await;
     a_closed_handle_says_so(&open).await;
 }
@@ -248,6 +249,34 @@ pub async fn keys_are_listed_by_what_they_begin_with<S: Store>(open: impl AsyncF
         Some(Vec::from([beside[0].to_owned()])),
         "capitals differ from small letters"
     );
+}
+
+/// If the store can list keys, a list has each key that somebody holds or waits for. It may have others.
+pub async fn keys_in_use_are_listed<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 70), Client::new(open().await, 71));
+    one.acquire("used, held").await;
+    other.wait_for("used, held").await;
+    let token = one.acquire("used, given to a waiter").await.token();
+    other.wait_for("used, given to a waiter").await;
+    one.give_back("used, given to a waiter", token).await;
+    for name in ["used, shared", "used, still shared"] {
+        let token = one.share(name).await.token();
+        other.share(name).await;
+        if name != "used, shared" {
+            one.give_back(name, token).await;
+        }
+    }
+    for (name, is_used_again) in [("used, again", true), ("used, no more", false)] {
+        let token = one.acquire(name).await.token();
+        one.give_back(name, token).await;
+        if is_used_again {
+            other.acquire(name).await;
+        }
+    }
+    let Some(mut found) = other.keys("used, ").await else { return };
+    found.retain(|name| name != "used, no more");
+    let used = ["again", "given to a waiter", "held", "shared", "still shared"].map(|end| format!("used, {end}"));
+    assert_eq!(found, used, "a list has each key that somebody holds or waits for: leave out only idle records");
 }
 
 /// Closing one handle closes no other.

@@ -6,14 +6,28 @@ use super::client::{Client, Seen};
 use crate::store::Store;
 
 /// What a newer version, another program and an accident leave behind.
-const TEXTS: [(&str, &str); 4] = [
+const TEXTS: [(&str, &str); 6] = [
     ("newer", "{\"format\":99,\"grants\":[],\"later\":true}"),
+    (
+        "newer and idle",
+        "{\"format\":2,\"last_token\":64,\"revision\":2,\"grants\":[],\"queue\":[],\"last_exclusive\":64}",
+    ),
+    (
+        "out of range",
+        "{\"format\":1,\"last_token\":9007199254740992,\"revision\":2,\"grants\":[],\"queue\":[],\"last_exclusive\":64}",
+    ),
     ("alien", "{\"name\":\"of another program\"}"),
     ("torn", "{\"format\":1,\"last_tok"),
     ("empty", ""),
 ];
 
-/// A value that is no record, or a newer one, is left as it is; keys beside it are not concerned.
+/// Somebody waits, and nobody holds the key.
+const WAITED_FOR: &str = "{\"format\":1,\"last_token\":64,\"revision\":2,\"grants\":[],\"queue\":[\
+    {\"holder\":\"0000000000000000000000000000003c\",\"request\":9,\"mode\":\"shared\",\"priority\":0,\"ticket\":9,\"upgrades\":[],\
+    \"alone\":0,\"info\":\"\"}],\"last_exclusive\":64}";
+
+/// A value that is no record, or a newer one, is left as it is; keys beside it are not concerned. If the store can list keys, it is listed,
+/// and so is a key for which somebody only waits.
 ///
 /// `open` makes a new connection to the same, empty store. `write` puts a text where the store keeps the record of a key,
 /// and `read` takes it from there: both by other means than the store's.
@@ -47,4 +61,13 @@ pub async fn unreadable<S: Store>(
         assert_eq!(other.acquire(&good).await, Seen::Busy, "what was granted beside an unreadable key is committed");
         assert_eq!(read(bad).await.as_deref(), Some(text), "a value that cannot be read is left as it is");
     }
+    write("unreadable? no, waited for".into(), WAITED_FOR.into()).await;
+    let Some(found) = one.keys("unreadable").await else { return };
+    for (name, text) in TEXTS {
+        assert!(found.contains(&format!("unreadable, {name}")), "a value that cannot be read is listed: {text:?}");
+    }
+    assert!(
+        found.iter().any(|name| name.ends_with("waited for")),
+        "a key that somebody waits for is listed: {found:?}"
+    );
 }

@@ -14,8 +14,10 @@ use std::{
 
 use futures::{future::poll_fn, lock::Mutex};
 use leasehold::{
+    Mode,
     machine::{
-        Batch, Key, Now, Records, Reply, Row, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow,
+        Batch, Key, Now, Record, Records, Reply, Row, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId,
+        StoreNow,
     },
     store::{Reach, Store},
 };
@@ -53,6 +55,12 @@ pub(crate) enum Habit {
     KeepsAscii,
     /// Wrong: a list of keys ignores case.
     ListsAnyCase,
+    /// Wrong: a list has only keys with an exclusive holder.
+    HidesShared,
+    /// Wrong: a list has only keys with a holder.
+    HidesWaiters,
+    /// Wrong: a list has only keys whose records it can read.
+    HidesUnreadable,
     /// Wrong: under its lock it yields between two rows that it writes, and rolls nothing back if it is dropped there.
     WritesRowByRow,
     /// Under a lock, and with one monotonic clock for everybody: deadlines stand in the texts of sessions.
@@ -73,6 +81,20 @@ pub(crate) enum Habit {
     CommitsLate,
     /// Wrong: it reads the rows of those who hold a key, and not of those who wait for it.
     ForgetsWaiters,
+}
+
+impl Habit {
+    /// Whether a list has the key whose record is this text.
+    fn lists(self, text: &str) -> bool {
+        let Ok(record) = Record::decode(text) else { return self != Self::HidesUnreadable };
+        match self {
+            // It may.
+            Self::Compares => true,
+            Self::HidesShared => record.grants.iter().any(|grant| grant.mode == Mode::Exclusive),
+            Self::HidesWaiters => !record.grants.is_empty(),
+            _ => !record.is_idle(),
+        }
+    }
 }
 
 /// A connection to a shelf. Clones are one connection.
@@ -338,7 +360,8 @@ impl Store for ShelfStore {
         let texts = self.shelf.texts.lock().unwrap();
         let as_listed =
             |text: &str| if self.habit == Habit::ListsAnyCase { text.to_lowercase() } else { text.to_owned() };
-        let keys = texts.keys().filter_map(|name| Key::new(name.strip_prefix("lease:")?).ok());
+        let listed = texts.iter().filter(|(_, text)| self.habit.lists(text));
+        let keys = listed.filter_map(|(name, _)| Key::new(name.strip_prefix("lease:")?).ok());
         Ok(keys.filter(|key| as_listed(key.as_str()).starts_with(&as_listed(prefix))).collect())
     }
 
