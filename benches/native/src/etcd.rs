@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, Compare, CompareOp, LockOptions, Txn, TxnOp, WatchStream};
+use etcd_client::{Client, Compare, CompareOp, GetOptions, LockOptions, Txn, TxnOp, WatchStream};
 use leasehold::machine::SessionId;
 
 use crate::{
@@ -129,5 +129,11 @@ impl Engine for Etcd {
         let row = format!("leasehold/session/{session}");
         let found = self.client.get(row, None).await.expect("the server runs");
         found.kvs().first().expect("there is a session").value_str().expect("it is text").to_owned()
+    }
+
+    async fn records(&mut self) -> usize {
+        let all = GetOptions::new().with_prefix().with_count_only();
+        let found = self.client.get("leasehold/record/", Some(all)).await.expect("the server runs");
+        usize::try_from(found.count()).expect("it is a count")
     }
 }

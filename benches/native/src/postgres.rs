@@ -154,6 +154,12 @@ impl Engine for Postgres {
         let id = session.0.to_be_bytes();
         self.client.query_one(sql, &[&id.as_slice()]).await.expect("there is a session").get(0)
     }
+
+    async fn records(&mut self) -> usize {
+        let sql = "SELECT count(*) FROM leasehold_record";
+        let count: i64 = self.client.query_one(sql, &[]).await.expect("the store works").get(0);
+        usize::try_from(count).expect("it is a count")
+    }
 }
 
 /// Where Debian, Fedora and Homebrew keep the server's programs, which are not on PATH everywhere.

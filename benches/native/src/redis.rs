@@ -152,6 +152,11 @@ impl Engine for Redis {
         let row = format!("session:{session}");
         self.connection.hget("{leasehold}:rows", row).await.expect("there is a session")
     }
+
+    async fn records(&mut self) -> usize {
+        let rows: Vec<String> = self.connection.hkeys("{leasehold}:rows").await.expect("the store works");
+        rows.iter().filter(|row| row.starts_with("lease:")).count()
+    }
 }
 
 /// The file to which the server appends its writes before it answers.

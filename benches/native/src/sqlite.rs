@@ -114,6 +114,11 @@ impl Engine for Sqlite {
         let sql = "SELECT state FROM leasehold_session WHERE id = ?1";
         self.leases.query_row(sql, [session.to_string()], |row| row.get(0)).expect("there is a session")
     }
+
+    async fn records(&mut self) -> usize {
+        let sql = "SELECT count(*) FROM leasehold_record";
+        self.leases.query_row(sql, [], |row| row.get(0)).expect("the store works")
+    }
 }
 
 impl Sqlite {

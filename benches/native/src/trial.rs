@@ -104,6 +104,9 @@ pub(crate) trait Engine: Sized {
     /// The session's row as the store keeps it.
     async fn row(&mut self, session: SessionId) -> String;
 
+    /// How many records of names does the store have?
+    async fn records(&mut self) -> usize;
+
     /// What a heartbeat costs, beside the engine's own sign of life, if it has one.
     async fn heartbeats(_figures: &mut Figures, _url: &str) {}
 }
