@@ -16,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on, poll};
 use leasehold::{
-    LeaseGuard, LeaseManager, LeaseManagerBuilder, StoreError,
+    LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseRequest, StoreError,
     executor::{TokioExecutor, process_clock},
     machine::{Batch, Key, Now, Reply},
     signal::LocalSignals,
@@ -106,7 +106,7 @@ fn who_waits_elsewhere_is_told_when_a_runtime_ends_by_a_panic() {
 fn who_waits_in_a_later_runtime_goes_on_although_the_first_two_have_ended() {
     for timeout in [Some(PATIENCE), None] {
         let leases = manager(&MemoryStore::new());
-        let request = || timeout.map_or(leases.lock("k"), |timeout| leases.lock("k").timeout(timeout));
+        let request = || timeout.into_iter().fold(leases.lock("k"), LeaseRequest::timeout);
         let first = multi();
         let guard = first.block_on(request().acquire()).unwrap();
         let [(second, its), (third, other), (_fourth, last)] = [(); 3].map(|()| {
