@@ -19,7 +19,7 @@ pub(crate) struct Pending {
     answer: Answer,
     /// How often it was polled: an answer that is there at the first poll cannot be out of date.
     pub(super) polls: u32,
-    settled: bool,
+    pub(super) settled: bool,
 }
 
 impl Pending {

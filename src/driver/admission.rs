@@ -35,9 +35,7 @@ impl Driver {
     pub(crate) fn check(&self) -> Result<(), AcquireError> {
         self.executor.check().map_err(unsupported)
     }
-}
 
-impl Driver {
     /// Whether a request failed only because the runtime that kept it up has ended, and can be made again in the one that polls it.
     pub(crate) fn can_go_on_after(&self, response: Option<&Response>) -> bool {
         let Some(Response::Failed(Refusal::Store(error))) = response else { return false };

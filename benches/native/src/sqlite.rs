@@ -117,7 +117,8 @@ impl Engine for Sqlite {
 
     async fn records(&mut self) -> usize {
         let sql = "SELECT count(*) FROM leasehold_record";
-        self.leases.query_row(sql, [], |row| row.get(0)).expect("the store works")
+        let count: i64 = self.leases.query_row(sql, [], |row| row.get(0)).expect("the store works");
+        usize::try_from(count).expect("it is a count")
     }
 }
 
