@@ -147,19 +147,29 @@ fn a_file_that_is_mounted_without_its_folder_is_refused() {
     let (outside, inside) = (Scratch::new(), Scratch::new());
     drop(SqliteStore::open(file(&outside.0)).unwrap());
     fs::write(file(&inside.0), "").unwrap();
-    let opened_with = |mounted: &Path, at: &Path| {
-        let mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let opened_with = |mounts: &[[&Path; 2]]| {
+        let mount =
+            "while test \"$1\" != --; do mount --bind \"$1\" \"$2\" && shift 2 || exit; done; shift; exec \"$@\"";
         let change = |command: &mut Command| {
-            command.args(["--mount", "sh", "-c", mount, "sh"]).args([mounted, at]).arg(env::current_exe().unwrap());
+            command
+                .args(["--mount", "sh", "-c", mount, "sh"])
+                .args(mounts.concat())
+                .arg("--")
+                .arg(env::current_exe().unwrap());
         };
         Other::start_by(Path::new("unshare"), "opener", &inside, change).hear()
     };
-    let told = opened_with(&file(&outside.0), &file(&inside.0));
+    let (of_outside, of_inside) = (file(&outside.0), file(&inside.0));
+    let told = opened_with(&[[&of_outside, &of_inside]]);
     assert!(told.contains("mount the folder instead"), "{told}");
-    assert_eq!(opened_with(&outside.0, &inside.0), "opened");
+    assert_eq!(opened_with(&[[&outside.0, &inside.0]]), "opened");
     // Whoever has another directory of beacons would take living holders for dead.
-    drop(SqliteStore::open(file(&inside.0)).unwrap());
-    let told = opened_with(&outside.0, &inside.0.join("leases.db-leasehold.d"));
+    drop(SqliteStore::open(&of_inside).unwrap());
+    let told = opened_with(&[[&outside.0, &inside.0.join("leases.db-leasehold.d")]]);
     assert!(told.contains("unmount it"), "{told}");
-    assert_eq!(opened_with(&file(&inside.0), &file(&inside.0)), "opened", "it has other options, and is in its folder");
+    assert_eq!(opened_with(&[[&of_inside, &of_inside]]), "opened", "it has other options, and is in its folder");
+    let other = Scratch::new();
+    fs::write(file(&other.0), "").unwrap();
+    let hidden = opened_with(&[[&file(&other.0), &of_inside], [&outside.0, &inside.0]]);
+    assert_eq!(hidden, "opened", "nobody sees the file that is mounted alone");
 }

@@ -15,6 +15,9 @@ pub(super) fn is_alone(path: &Path) -> bool {
 
 /// A mount, as a line of the list has it.
 struct Mount {
+    id: String,
+    /// The mount that this one is in. The list lacks it if this process cannot reach it, as in a `chroot`.
+    parent: String,
     /// The device.
     device: String,
     /// What of it is mounted.
@@ -24,22 +27,40 @@ struct Mount {
 
 impl Mount {
     fn of(line: &str) -> Option<Self> {
-        let mut words = line.split(' ').skip(2);
-        let (device, root, point) = (words.next()?, words.next()?, words.next()?);
-        Some(Self { device: device.to_owned(), root: plain(root), point: plain(point) })
+        let mut words = line.split(' ').map(plain);
+        let mut word = || words.next();
+        Some(Self { id: word()?, parent: word()?, device: word()?, root: word()?, point: word()? })
     }
 }
 
 fn is_alone_in(mounts: &str, path: &Path) -> bool {
     let mounts: Vec<_> = mounts.lines().filter_map(Mount::of).collect();
-    // The last one hides the others.
-    let Some(file) = mounts.iter().rfind(|mount| Path::new(&mount.point) == path) else { return false };
     let Some(folder) = path.parent() else { return false };
-    let around = mounts.iter().filter(|mount| folder.starts_with(&mount.point));
-    let Some(around) = around.max_by_key(|mount| mount.point.len()) else { return true };
+    let (Some(file), around) = (seen_at(&mounts, path), seen_at(&mounts, folder)) else { return false };
+    let Some(around) = around else { return true };
+    if file.id == around.id {
+        return false;
+    }
     // A file may be mounted over itself, with other options.
     let is_itself = path.strip_prefix(&around.point).is_ok_and(|rest| Path::new(&around.root).join(rest) == *file.root);
     file.device != around.device || !is_itself
+}
+
+/// The mount in which this process finds what is at a path. The list also has those that a later mount hides, with all that is in them.
+fn seen_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let is_in = |mount: &Mount, around: Option<&Mount>| match around {
+        Some(around) => mount.parent == around.id && mount.id != around.id,
+        None => mounts.iter().all(|other| other.id != mount.parent || other.id == mount.id),
+    };
+    let mut places: Vec<_> = path.ancestors().collect();
+    places.reverse();
+    places.into_iter().fold(None, |mut seen, place| {
+        // One may be mounted over another at the same place.
+        while let Some(upper) = mounts.iter().rfind(|mount| is_in(mount, seen) && Path::new(&mount.point) == place) {
+            seen = Some(upper);
+        }
+        seen
+    })
 }
 
 /// Linux writes spaces, line breaks and backslashes in three octal digits.
@@ -71,7 +92,29 @@ mod tests {
             assert!(!is_alone_in(CONTAINER, Path::new(path)), "{path}");
         }
         assert!(!is_alone_in("", Path::new("/data/leases.db")), "the system does not tell");
-        let twice = format!("{CONTAINER}507 500 8:1 /data /data rw - ext4 /dev/sda1 rw\n");
-        assert!(is_alone_in(&twice, Path::new("/data/leases.db")));
+    }
+
+    /// What is mounted at a folder hides what was mounted below it before.
+    #[test]
+    fn a_mount_that_nobody_sees_does_not_count() {
+        let hidden = format!("{CONTAINER}507 500 8:1 /srv/three /data rw - ext4 /dev/sda1 rw\n");
+        assert!(!is_alone_in(&hidden, Path::new("/data/leases.db")), "this one is in /srv/three");
+        let later = format!("{hidden}508 507 8:1 /srv/one/own.db /data/folder/own.db rw - ext4 /dev/sda1 rw\n");
+        assert!(is_alone_in(&later, Path::new("/data/folder/own.db")), "its folder is in /srv/three");
+        let itself = format!("{hidden}508 507 8:1 /srv/three/x.db /data/x.db rw - ext4 /dev/sda1 rw\n");
+        assert!(!is_alone_in(&itself, Path::new("/data/x.db")));
+        let twice = format!("{itself}509 508 8:1 /srv/one/x.db /data/x.db rw - ext4 /dev/sda1 rw\n");
+        assert!(is_alone_in(&twice, Path::new("/data/x.db")), "the upper one counts");
+    }
+
+    /// The mount around the new root is not in the list, unless it is mounted there.
+    #[test]
+    fn a_file_in_a_root_that_is_no_mount_is_alone_if_it_is_mounted() {
+        let jail =
+            "501 27 8:1 /srv/one /data rw - ext4 /dev/sda1 rw\n502 27 8:1 /srv/x.db /x.db rw - ext4 /dev/sda1 rw\n";
+        assert!(is_alone_in(jail, Path::new("/x.db")));
+        assert!(!is_alone_in(jail, Path::new("/data/leases.db")) && !is_alone_in(jail, Path::new("/y.db")));
+        let rootfs = format!("1 1 0:2 / / rw - rootfs rootfs rw\n27 1 8:1 / / rw - ext4 /dev/sda1 rw\n{jail}");
+        assert!(is_alone_in(&rootfs, Path::new("/x.db")) && !is_alone_in(&rootfs, Path::new("/y.db")));
     }
 }
