@@ -87,8 +87,8 @@ fn host(text: &str, encrypts: Option<bool>) -> Result<String, StoreError> {
         ));
     }
     let text = text.trim_end_matches('/');
-    // An IPv6 address has colons of its own, between brackets.
-    let after_name = text.rsplit_once(']').map_or(text, |(_, after)| after);
+    // An IPv6 address has colons of its own, between brackets. Any other bracket may be a part of a password.
+    let after_name = text.rsplit_once(']').filter(|(before, _)| is_address(before)).map_or(text, |(_, after)| after);
     let (name, port) = match after_name.rsplit_once(':') {
         Some((_, port)) => (&text[..text.len() - port.len() - 1], port),
         None => (text, PORT),
@@ -105,6 +105,12 @@ fn host(text: &str, encrypts: Option<bool>) -> Result<String, StoreError> {
         )));
     }
     Ok(format!("{name}:{port}"))
+}
+
+/// Whether this is a bracket and an IPv6 address, which may have a zone.
+fn is_address(text: &str) -> bool {
+    let address = text.strip_prefix('[').and_then(|text| text.split('%').next());
+    address.is_some_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok())
 }
 
 /// Whether keys can begin like this, and no key of another prefix can be one of this.
@@ -184,6 +190,8 @@ mod tests {
             "me:secret",
             "me:secret:secret",
             "me:sec://secret",
+            "me:se!cret]secret",
+            "[me:se!cret]secret",
             "a,etcd://me:secret",
             "a:1,me:secret@b:1",
         ] {
