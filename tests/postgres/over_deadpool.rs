@@ -2,20 +2,20 @@
 
 use std::{any::Any, time::Duration};
 
-use deadpool_postgres::{Manager, Pool as Deadpool};
+use deadpool_postgres::{Hook, Manager, Pool as Deadpool};
 use leasehold::{
     FenceError, LeaseManager,
     executor::TokioExecutor,
     machine::LostReason,
     store::{PostgresStore, PostgresStoreBuilder, Store},
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::{
     pools::{self, Pool},
     proxy::Way,
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, connect, on_server, until},
     signals::LONG_LEASE,
 };
 
@@ -71,6 +71,33 @@ fn a_waiter_whose_connection_for_signals_opens_late_reads_the_store_then() {
         guard.release().await.unwrap();
         let granted = timeout(PATIENCE, waiting).await.expect("it reads the store");
         assert!(granted.unwrap().unwrap().is_valid());
+    });
+}
+
+/// The pool has one connection. The store borrows it again when it notifies the one for signals, which has ended by then.
+#[test]
+fn a_connection_that_ends_while_it_is_tried_out_for_beacons_is_no_pooler() {
+    on_server("deadpool_cut", |place| async move {
+        let url = place.url.clone();
+        let end = Hook::async_fn(move |_, _| {
+            let url = url.clone();
+            Box::pin(async move {
+                let user = connect(&url).await;
+                let ended =
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'deadpool_cut'";
+                while !user.query(ended, &[]).await.unwrap().is_empty() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                Ok(())
+            })
+        });
+        let manager = Manager::new(place.url.parse().unwrap(), NoTls);
+        let pool = Deadpool::builder(manager).max_size(1).pre_recycle(end).build().unwrap();
+        let mut config: Config = place.url.parse().unwrap();
+        config.application_name("deadpool_cut");
+        let store = PostgresStore::builder_from_pool((pool, config)).prefix(&place.prefix).with_beacons();
+        let error = store.connect().await.expect_err("the connection has ended");
+        assert!(error.retry && error.message.contains("connect again"), "{error}");
     });
 }
 

@@ -9,10 +9,10 @@ use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
-use std::{boxed::Box, format};
+use std::{boxed::Box, format, string::String};
 
 use tokio::{
-    sync::Notify,
+    sync::mpsc::unbounded_channel,
     time::{sleep, timeout},
 };
 use tracing::warn;
@@ -47,6 +47,8 @@ const DEAF: &str = "PostgreSQL accepts LISTEN, but no notification arrives, so a
 const NO_BEACONS: &str = "PostgreSQL accepts LISTEN, but no notification arrived within 5 s, so beacons are of no use: a pooler in between seems \
     to give each transaction another connection, as pgbouncer does in transaction mode, and a lease would be granted twice when it \
     closes one of them; connect to the server itself, or open the store without beacons";
+
+const CUT: &str = "the connection for signals ended while it was tried out for beacons; check the server and the network, and connect again";
 
 /// Whether it is known if the sessions of a store hear notifications.
 #[derive(Debug, Default)]
@@ -112,13 +114,17 @@ pub(in super::super) async fn check_for_beacons(
     names: &Names,
     nobody: SessionId,
 ) -> Result<Hearing, StoreError> {
-    let heard = Shared::new(Notify::new());
-    let hears = heard.clone();
-    let line = exchange.open(Box::new(move |payload| payload.into_iter().for_each(|_| hears.notify_one()))).await?;
+    let (tell, mut told) = unbounded_channel();
+    // The connection tells what it hears, and last that it has ended.
+    let hear = move |payload: Option<String>| _ = tell.send(payload.is_some());
+    let line = exchange.open(Box::new(hear)).await?;
     let listen = Round::one(&format!("LISTEN {}", names.channel_of(nobody)));
     line.carry(listen).await.map_err(|failure| failure::of_statement(&failure, names))?;
     sleep(IDLE).await;
     notify(lending, names, nobody).await?;
-    timeout(PATIENCE, heard.notified()).await.map_err(|_| invalid(NO_BEACONS))?;
-    Ok(Hearing { is_known: AtomicBool::new(true) })
+    match timeout(PATIENCE, told.recv()).await {
+        Ok(Some(true)) => Ok(Hearing { is_known: AtomicBool::new(true) }),
+        Ok(_) => Err(StoreError::transient(CUT)),
+        Err(_) => Err(invalid(NO_BEACONS)),
+    }
 }
