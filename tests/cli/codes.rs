@@ -286,7 +286,7 @@ fn a_store_that_cannot_be_opened_gives_69_and_names_the_remedy() {
     fs::write(scratch.0.join("diary"), "dear diary\n".repeat(1_000)).unwrap();
     for (url, parts) in [
         ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"][..]),
-        ("sqlite:diary", &["diary", "no SQLite database"]),
+        ("sqlite:diary", &["diary", "not an SQLite database"]),
     ] {
         told(&scratch.done(&["run", "--store", url, "k", "true"]), 69, parts);
         told(&scratch.done(&["list", "--store", url]), 69, parts);

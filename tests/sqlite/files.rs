@@ -53,7 +53,7 @@ fn a_file_of_another_kind_is_refused_and_kept() {
     let text = "a diary\n".repeat(1_000);
     fs::write(file(&scratch.0), &text).unwrap();
     let message = refusal(file(&scratch.0));
-    assert!(message.contains("no SQLite database"), "{message}");
+    assert!(message.contains("not an SQLite database"), "{message}");
     assert_eq!(fs::read_to_string(file(&scratch.0)).unwrap(), text);
 }
 
