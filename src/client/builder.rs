@@ -100,8 +100,8 @@ impl LeaseManagerBuilder {
     }
 
     /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the new context takes
-    /// over the leases of the dead one as soon as its death is detected. Without beacons this takes as long as the lease, and its margin,
-    /// as with any other dead holder.
+    /// over the leases of the dead one as soon as its death is detected. Without beacons this takes a lease and its margin, as with any
+    /// other dead holder.
     ///
     /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](crate::AcquireError::InstanceInUse): with
     /// beacons after 250 ms, and without them or over PostgreSQL at the next heartbeat of that context. A
@@ -144,9 +144,9 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them.
-    /// [`Signals::beacons`] says so, together with [`Store::reach`] unless it is `Beacons::All`. If either is wrong, living holders may be
-    /// evicted.
+    /// Replaces the platform's own signals. The manager uses their beacons only if all contexts that share the store can see them. It
+    /// compares [`Signals::beacons`] with [`Store::reach`] to find out, and takes `Beacons::All` at its word. If either answer is wrong,
+    /// living holders may be evicted.
     pub fn signals(mut self, signals: impl Signals) -> Self {
         self.signals = Some(Shared::new(signals));
         self

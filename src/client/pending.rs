@@ -60,9 +60,9 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
-        // A request without an answer does not count as work. Otherwise a task with many requests would never look at the last ones.
+        // A poll that finds no answer does not count as work. Otherwise a task with many requests would never look at the last ones.
         ready!(self.answer.poll_there(context));
-        // The request has its place in the queue by now. So a pause changes no order.
+        // The request has its place in the queue by now, so a pause changes no order.
         ready!(self.driver.poll_proceed(context));
         Pin::new(&mut self.answer).poll(context)
     }

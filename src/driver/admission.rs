@@ -36,7 +36,7 @@ impl Driver {
         self.executor.check().map_err(unsupported)
     }
 
-    /// Whether a request failed only because the runtime that kept it up has ended, and can be made again in the one that polls it.
+    /// Whether a request failed only because the runtime that ran its timers has ended, and can be made again in the runtime that polls it.
     pub(crate) fn can_go_on_after(&self, response: Option<&Response>) -> bool {
         let Some(Response::Failed(Refusal::Store(error))) = response else { return false };
         DROPS_TASKS && error.message == RUNTIME_ENDED && self.executor.check().is_ok()

@@ -20,7 +20,7 @@ pub(crate) enum Response {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
-    /// A request timed out; with whether a guard of this context holds the key, and whether others do.
+    /// A request timed out. The answer says whether a guard of this context holds the key, and whether others do.
     TimedOut {
         waited: Duration,
         held_here: bool,
@@ -41,7 +41,7 @@ pub(crate) enum Effect {
     WakeOne(Waker),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
-    /// A request has waited for long for a guard of its own context.
+    /// A request has waited for a long time for a guard of its own context.
     WarnOfOwnWait(Key),
     Tell(Event, SessionId, Origin),
 }

@@ -1,4 +1,4 @@
-//! How requests and questions come to the machine, and how those are given up for which nobody waits any more.
+//! Brings requests and questions to the machine, and gives up those that nobody waits for any more.
 
 use alloc::{borrow::ToOwned, string::String, vec::Vec};
 use core::mem;

@@ -264,8 +264,9 @@ impl Batch {
     }
 
     /// How many other sessions a store should load beside those that [`Records::sessions_of`](super::Records::sessions_of) names: the
-    /// next ones after the batch's own, in the order of their ids, and after the last one the first. A context that opens a session checks
-    /// whether they are alive, so that the rows of dead sessions do not stay for ever. For all other batches this is 0.
+    /// next ones after the batch's own, in the order of their ids, starting over with the smallest id after the largest. A context that
+    /// opens a session checks whether they are alive, so that the rows of dead sessions do not stay for ever. For all other batches this
+    /// is 0.
     pub const fn peers(&self) -> usize {
         if matches!(self.step, SessionStep::Open { .. }) { super::sessions::PEERS } else { 0 }
     }
