@@ -14,7 +14,7 @@ use crate::machine::StoreError;
 /// A name, and the text under it.
 pub(super) type NamedText = (Vec<u8>, Vec<u8>);
 
-/// Up to this many of the next rows whose names begin like this, in order; and from which name on to ask for more, if there are more.
+/// The next rows whose names begin with the prefix, in order, at most `most`; and the name at which the next page begins, if there is one.
 pub(super) async fn page(
     servers: &Servers,
     prefix: &str,

@@ -193,7 +193,7 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
-/// The keys whose records begin like this, without those of idle records.
+/// The keys whose records have names with this prefix, without those of idle records.
 async fn used_keys(servers: Arc<Servers>, names: Names, prefix: String) -> Result<Vec<Key>, StoreError> {
     let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
     let mut next = Some(prefix.clone().into_bytes());

@@ -1,4 +1,4 @@
-//! Whether work that was handed to the store's runtime has begun there, or its caller gave it up before.
+//! Work that is handed to the store's runtime: either it begins there, or its caller gives it up before that.
 
 use core::{
     pin::pin,
@@ -22,7 +22,7 @@ const WAITS: u8 = 0;
 const BEGAN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// Either the work begins, or its caller gives it up: never both, so that a caller who gave up knows that nothing was written.
+/// Either the work begins, or its caller gives it up: never both, so a caller that gave up knows that nothing was written.
 #[derive(Debug, Default)]
 pub(super) struct Begin {
     state: AtomicU8,
@@ -41,8 +41,8 @@ impl Begin {
         self.state.load(SeqCst) == BEGAN
     }
 
-    /// Awaits the task of the work, and gives it up if it has not begun within this time. A caller whose runtime has no timers waits on, until
-    /// its own time limit ends that.
+    /// Awaits the task of the work, and gives the work up if it has not begun within this time. Where the caller's runtime has no timers,
+    /// it waits for as long as the caller polls it.
     ///
     /// # Errors
     /// [`StoreError`] if the work did not begin in time: now it never will.
@@ -66,7 +66,7 @@ impl Begin {
     }
 }
 
-/// What a caller is told who gave up.
+/// The error for a caller that gave up.
 pub(super) fn stalled() -> StoreError {
     StoreError::transient(
         "nothing runs in the tokio runtime in which the store was connected: no thread is inside its block_on, or one blocks it; drive that \

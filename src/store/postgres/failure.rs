@@ -265,8 +265,8 @@ fn of_encryption(said: &str) -> Option<StoreError> {
     }
     said.contains("performing TLS handshake").then(|| {
         StoreError::transient(format!(
-            "the server began no encryption: {said}; if the URL has it, leave out sslnegotiation=direct, which no server before \
-             version 17 knows; or check that the port is that of PostgreSQL"
+            "the server began no encryption: {said}; check that the port is that of PostgreSQL; if the URL has sslnegotiation=direct, \
+             leave it out for a server before version 17"
         ))
     })
 }

@@ -80,8 +80,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 ///   transactions run most, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it. A current-thread runtime
-/// runs only while a thread is inside its `block_on`: until then requests from other runtimes wait, and fail after half of the
-/// `store_timeout`, or 2 s.
+/// runs only while a thread is inside its `block_on`. Until then, each transaction from another runtime waits, and fails after half of the
+/// `store_timeout` or 2 s, whichever is shorter.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};

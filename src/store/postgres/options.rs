@@ -105,8 +105,9 @@ impl PostgresStoreBuilder {
     /// waiter may therefore replace it only 10 s after it connected.
     /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
     ///
-    /// [`connect`](Self::connect) and each session try out whether a notification arrives, and go without beacons if none does: behind a
-    /// pooler that gives each transaction another connection, such as pgbouncer in transaction mode, `connect` fails.
+    /// [`connect`](Self::connect) tries out whether a notification arrives, and fails if none does. That is so behind a pooler that gives
+    /// each transaction another connection, such as pgbouncer in transaction mode. Each session then tries it out for its own connection,
+    /// and goes without a beacon if no notification arrives.
     ///
     /// A URL for [`from_url`](crate::store::from_url) says the same by `?signals=beacons`.
     pub fn with_beacons(mut self) -> Self {

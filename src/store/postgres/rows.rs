@@ -126,7 +126,8 @@ impl Names {
     }
 
     /// The keys with this prefix, in their short form and in their long one, without those of idle records. This reads the records of all
-    /// keys with the prefix: with an index of those in use, no record could be written beside its last version.
+    /// keys with the prefix. An index of the records in use would make each write of a record dearer, because the server would have to
+    /// write its index entries, too.
     pub(super) fn read_keys(&self, prefix: &str) -> String {
         let (table, first, end) = (self.table("record"), bytes(prefix.as_bytes()), bytes(&end_of(prefix)));
         let (long, length) = (long_form(prefix), long_form(prefix).len());

@@ -20,7 +20,7 @@ impl Text {
         Arc::new(Self { bytes, digest })
     }
 
-    /// As text. What is none cannot be read as a row either.
+    /// As text. If the bytes are not text, the result cannot be read as a row either.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }

@@ -23,8 +23,8 @@ const MOUNTED: &str = "the file system of the SQLite file is read-only, and a pr
     writing, or see the system's log if it was: a disk error makes it read-only";
 const LIMITED: &str = "the SQLite file or one beside it cannot grow: the size of the files that this process writes is limited; raise \
     the limit with ulimit -f";
-const READ_ONLY: &str = "the SQLite file cannot be written, which everybody needs who takes leases; let this user write to the file, to its \
-    directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may";
+const READ_ONLY: &str = "the SQLite file cannot be written, and a process that takes leases must write to it; let this user write to the \
+    file, to its directory, and to the files beside it whose names end in -wal and -shm, or run the program as a user who may";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]

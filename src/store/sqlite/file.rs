@@ -145,18 +145,20 @@ impl LeaseFile {
         self.looks.is_none_or(|way| way.counts(&self.path))
     }
 
-    /// By another name of the file, or in another folder, SQLite would have another log beside it, and we other signals.
+    /// A process that opens the file by another name, or in another folder, uses another log and another directory of signals.
     #[cfg(unix)]
     fn check_names(&self) -> Result<(), StoreError> {
         use std::os::unix::fs::MetadataExt;
         let names = fs::metadata(&self.path).map_or(1, |metadata| metadata.nlink());
         if names > 1 {
-            let sentence = format!("the file has {names} names (hard links), and must have only one; copy it instead");
+            let sentence = format!(
+                "the file has {names} names (hard links), and must have only one; copy it instead of linking it"
+            );
             return Err(unsupported(sentence));
         }
         if mounted::is_alone(&self.path) {
             return Err(unsupported(
-                "the file is mounted here without its folder, so that nobody outside would see its log and its leases; mount the folder \
+                "the file is mounted here without its folder, so nobody outside would see its log and its leases; mount the folder \
                  instead"
                     .into(),
             ));
@@ -169,8 +171,8 @@ impl LeaseFile {
         Ok(())
     }
 
-    /// Whether this user may not write to the file. SQLite says so before it opens the log. At the first read it would make a log and an index
-    /// as this user's, and they would lock out those who may write.
+    /// Whether this user may not write to the file. SQLite reports that before it opens the log. At its first read it would make a log and
+    /// an index that belong to this user, and lock out the users who may write.
     fn only_reads(&self) -> bool {
         let tried = self.connection.execute_batch("BEGIN; PRAGMA user_version = 0");
         // It fails if nothing was begun. Else it takes back what was not committed.
@@ -267,7 +269,7 @@ fn stands_at(path: &Path) -> Option<(Identity, Option<SystemTime>)> {
     Some((Identity::of(path).ok()?, made))
 }
 
-/// Whoever has another directory there looks in vain for the beacons of the others, and takes them for dead.
+/// A process that has another directory there cannot find the beacons of the other processes, and takes these for dead.
 #[cfg(unix)]
 fn check_is_shared(directory: &Path) -> Result<(), StoreError> {
     if !mounted::is_alone(directory) {
@@ -275,7 +277,7 @@ fn check_is_shared(directory: &Path) -> Result<(), StoreError> {
     }
     let shown = directory.display();
     Err(unsupported(format!(
-        "another directory is mounted here at {shown}, where all users of the file meet; unmount it"
+        "another directory is mounted here over {shown}, which all users of the file must share; unmount it"
     )))
 }
 
@@ -299,7 +301,7 @@ fn at_checked<T>(
         return Err(refused(path, "this is a directory; name a file in it"));
     }
     if path.exists() && !path.is_file() {
-        return Err(refused(path, "this is not a regular file; name one, or a path where no file is yet"));
+        return Err(refused(path, "this is not a regular file; name one, or a path where there is no file yet"));
     }
     // Absolute, or SQLite might read a URI in it.
     let opened = std::path::absolute(path)

@@ -1,14 +1,14 @@
-//! What is mounted alone, without the folder that it is in.
+//! Finds files and directories that are mounted alone, without the folder that they are in.
 
 use std::{fs, path::Path};
 
 /// What this process has mounted, as Linux tells it.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Whether this file or directory is mounted by itself from elsewhere, as a container does it with `-v /srv/leases.db:/data/leases.db`.
-/// False where the system does not tell.
+/// Whether this file or directory is mounted by itself from elsewhere, as a container does with `-v /srv/leases.db:/data/leases.db`.
+/// False on systems that do not say what is mounted.
 pub(super) fn is_alone(path: &Path) -> bool {
-    // The paths of other mounts may be no text.
+    // The paths of other mounts need not be text.
     let mounts = fs::read(MOUNTS).unwrap_or_default();
     is_alone_in(&String::from_utf8_lossy(&mounts), path)
 }
@@ -20,7 +20,7 @@ struct Mount {
     parent: String,
     /// The device.
     device: String,
-    /// What of it is mounted.
+    /// The path on the device that is mounted.
     root: String,
     point: String,
 }

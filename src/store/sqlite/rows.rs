@@ -184,7 +184,7 @@ fn text(statement: &mut Statement<'_>, named: impl Params) -> rusqlite::Result<O
     statement.query_row(named, state).optional().map(Option::flatten)
 }
 
-/// The key in the first column. What is no text or no key is none of ours.
+/// The key in the first column; `None` if that is not text or not a key, because leasehold did not write it.
 fn key(found: &Found<'_>) -> rusqlite::Result<Option<Key>> {
     Ok(found.get_ref(0)?.as_str().ok().and_then(|name| Key::new(name).ok()))
 }

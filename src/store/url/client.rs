@@ -1,4 +1,4 @@
-//! What is left of a URL for the client of a server, which reads it itself.
+//! The part of a URL that the client of a server reads.
 
 use std::{format, string::String};
 
@@ -12,7 +12,7 @@ impl Parts<'_> {
     }
 }
 
-/// How to choose a prefix, for who wrote one in a URL that a client reads: by a URL for [`from_url`](super::from_url), or by the call.
+/// The remedy for a prefix in a URL that a client reads: a URL for [`from_url`](super::from_url), or this call.
 pub(in crate::store) fn prefix_remedy(call: &str) -> String {
     format!("to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call {call}")
 }

@@ -1,5 +1,5 @@
-//! Opens a store by its URL, so that an application's configuration can choose it. Each store reads what a URL says
-//! of it itself: see its `impl FromUrl`.
+//! Opens a store by its URL, so that an application's configuration can choose it. Each store has an
+//! `impl FromUrl`, which reads the parts of a URL that concern it.
 
 #[cfg(all(
     any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"),
@@ -231,7 +231,7 @@ mod tests {
         assert!(refusal("memory:?durable=yes").ends_with("no parameter \"durable\"; leave it out"));
         assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
-        assert!(!cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:a?b").contains("no path has a ?"));
+        assert!(!cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:a?b").contains("the path cannot have a ?"));
         assert!(refusal("memory:shared").contains("no name"));
         assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix is given twice"));
     }

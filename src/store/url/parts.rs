@@ -18,7 +18,7 @@ pub(in crate::store) struct Parts<'a> {
     pub(in crate::store) prefix: Option<&'a str>,
     /// A second prefix, which is refused.
     pub(super) second_prefix: Option<&'a str>,
-    /// What the URL of a PostgreSQL database says of signals.
+    /// The choices of signals in the URL of a PostgreSQL database.
     pub(in crate::store) signals: Vec<&'a str>,
     /// The other parameters.
     pub(in crate::store) others: Vec<&'a str>,
@@ -48,7 +48,7 @@ impl<'a> Parts<'a> {
         if !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)) {
             return None;
         }
-        // To the client of PostgreSQL, all before the first `@` is the user and the password.
+        // The client of PostgreSQL takes everything before the first `@` for the user and the password.
         let login = if scheme.starts_with("postgres") { rest.find('@').unwrap_or(0) } else { 0 };
         let place = &rest[..rest[login..].find('?').map_or(rest.len(), |at| login + at)];
         let query = rest[place.len()..].strip_prefix('?').unwrap_or("");
@@ -61,8 +61,8 @@ impl<'a> Parts<'a> {
         Some(Self { scheme, place, query, prefix, second_prefix, signals, others })
     }
 
-    /// Whether the prefix, or what is said of signals, may belong to a password with a question mark, or follow one. No file has a
-    /// password.
+    /// Whether the prefix or the choice of signals may be a part of a password with a question mark, or follow such a password. The URL of
+    /// a file has no password.
     pub(super) fn is_unclear(&self) -> bool {
         let is_read_here = self.prefix.is_some() || !self.signals.is_empty() || self.query.contains("?prefix=");
         is_read_here && self.query.contains('@') && !matches!(self.scheme, "sqlite" | "memory" | "indexeddb")
@@ -73,10 +73,11 @@ impl<'a> Parts<'a> {
         let prefix = self.prefix.filter(|_| known.is_empty()).map(|_| "prefix");
         let Some(other) = self.others.first().copied().or(prefix) else { return Ok(()) };
         let name = other.split('=').next().unwrap_or_default();
-        // What is no plain name may be a part of a password.
+        // Anything but a plain name may be a part of a password.
         let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
         let name = if is_plain { name } else { "…" };
-        let remedy = if known.is_empty() { "leave it out" } else { "the only one is prefix, and no path has a ?" };
+        let remedy =
+            if known.is_empty() { "leave it out" } else { "it can only have prefix, and the path cannot have a ?" };
         Err(refused(format!("a URL of {}: has no parameter {name:?}; {remedy}", self.scheme)))
     }
 }

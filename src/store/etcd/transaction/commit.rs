@@ -75,18 +75,18 @@ impl Desk<'_> {
             let read = next.reservations.obsolete();
             obsolete.retain(|name| !read.contains(name));
             obsolete.splice(0..0, read);
-            // Most first attempts succeed, so the first one is kept small. If it fails because a remembered reservation is gone, only the
-            // answer to this question shows that.
+            // Most first attempts succeed, so the first one is kept small. But only the answer to this question shows that an attempt
+            // failed because a remembered reservation is gone.
             if next.attempt > 0 || next.reserves.is_some() || next.reservations.are_remembered() {
                 reads.push(next.reservations.question(next.reserves)?);
             }
         }
-        // Without room for all of them, some stay. Whoever writes such a record waits once until it has seen the reservation for long
-        // enough.
+        // If there is no room for all of them, some stay. The next context that writes such a record waits once, until it has seen the
+        // reservation for long enough.
         obsolete.truncate(most.saturating_sub(writes.len()));
         writes.extend(obsolete.into_iter().map(|name| TxnOp::delete(name, None)));
         let load = Load { rows: reads.len().max(writes.len()), bytes };
-        // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
+        // The reads are there even without writes: a transaction without operations is compared by one server, which may be behind.
         let txn = Txn::new().when(compares).and_then(writes).or_else(reads);
         match self.run(txn, load, is_write, deadline).await {
             Err(error) if is_write && error.kind == StoreErrorKind::Quota => {
@@ -131,8 +131,8 @@ impl Desk<'_> {
         forgotten.map(|key| self.names.reservation(key)).collect()
     }
 
-    /// A server without room refuses a write, or has written it all the same. In both cases that is over when it answers: so the
-    /// rows say which it was.
+    /// A server without room refuses a write, or has written it all the same. Either is over when it answers, so the rows show which
+    /// happened.
     async fn resolved(&self, error: StoreError, outcome: &Outcome, view: &View, deadline: Instant) -> StoreError {
         let Ok(answer) = self.read(&outcome.used, deadline).await else { return error };
         let mut now = View::default();

@@ -49,7 +49,7 @@ pub(super) struct Ear {
     /// The session rests, and hears nothing from then on.
     pub(super) over: Shared<AtomicBool>,
     beacon: Beacon,
-    /// It has heard the notification that tries out its connection.
+    /// Whether it has heard the notification that tries out its connection.
     hears: bool,
     pub(super) watches: Shared<Watches>,
     outbox: Outbox,
@@ -154,7 +154,7 @@ impl Ear {
         if self.beacon == Beacon::Wanted {
             let raised = self.raise(link, heard).await;
             if !matches!(raised, Ok(true)) {
-                // The session may rest now, and has somebody to tell of its end.
+                // If the session rests now, this tells others of its end.
                 self.outbox.flush(link);
                 return raised.map(drop);
             }
@@ -185,8 +185,8 @@ impl Ear {
         }
     }
 
-    /// Raises the beacon if the connection is tried out and found fit. Returns false if the connection is to be given up. Meanwhile nothing
-    /// else is sent: a pooler may happen to pass the notification on to a connection that is busy.
+    /// Tries out the connection, and raises the beacon if a notification arrives. Returns false if the connection is to be given up.
+    /// Meanwhile nothing else is sent, because a pooler may happen to pass a notification on to a connection that is busy.
     async fn raise(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<bool, Rests> {
         let until = Instant::now() + hearing::PATIENCE;
         let trial = timeout(LIMIT, hearing::try_when_idle(self.place.clone(), self.session));

@@ -1,9 +1,9 @@
 //! Finds out whether notifications arrive at all. A pooler that gives each transaction another connection accepts `LISTEN`, but passes no
 //! notification on. So a store notifies one of its own sessions once, by a connection of its pool, and waits until the session hears it.
 //!
-//! Where beacons are wanted, each session is tried out before it raises its own. A notification that arrives while a connection is idle shows
-//! that the server's connection belongs to nobody else. Only then does a lock on it stand as long as the session: such a pooler closes
-//! connections that are idle for it, and their locks end although the session lives.
+//! If the store has beacons, each session tries out its connection before it raises its own beacon. A notification that arrives while the
+//! connection is idle shows that no pooler lends the server's end of it to others. Only then does a lock stand as long as the session:
+//! such a pooler may close or reset a connection that it does not need at the moment, and the lock ends although the session lives.
 
 use core::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -35,9 +35,9 @@ pub(super) const TRIAL: &str = "trial";
 const BEFORE: Duration = Duration::from_secs(1);
 /// How long the task of the session may take to note what its connection has received.
 const AFTER: Duration = Duration::from_secs(2);
-/// How long a connection is idle before it is tried out for a beacon. By then a pooler has given its server to somebody else.
+/// How long a connection is idle before it is tried out for a beacon. By then a pooler has taken the server's connection back.
 const IDLE: Duration = Duration::from_millis(10);
-/// How long a notification may take that is to allow a beacon. A server that takes longer is not fit for beacons, either.
+/// The longest time for which a session waits for the notification that allows its beacon. A slower server is not fit for beacons, either.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 const DEAF: &str = "PostgreSQL accepts LISTEN, but no notification arrives, so a waiter may be granted its lease up to a heartbeat \

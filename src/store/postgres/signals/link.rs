@@ -73,16 +73,16 @@ impl Link {
         self.line.clone()
     }
 
-    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if it was taken, or if this is not
-    /// the connection of the server that was opened.
+    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if the lock was taken, or if a
+    /// pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
         let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         Ok(is_true(&self.line.carry(Round::one(&raise)).await?, 0))
     }
 
     /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if a beacon is
-    /// missing, and this is not the connection of the server that was opened: then the look proves nothing. A server that was started
-    /// again has lost all locks, and a pooler goes on with it on another connection.
+    /// missing, and a pooler has replaced the server's connection since [`open`](Self::open). Then the look proves nothing: the server may
+    /// have been started again, which ends all locks, and the pooler hides that.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Option<Sight>, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {
@@ -146,12 +146,12 @@ fn held(locks: &[i64]) -> String {
 
 /// A lock in the server's list of them, as one number.
 const NUMBER: &str = "(classid::bigint << 32 | objid::bigint)";
-/// Those in the server's list that somebody holds alone: whoever looks at a lock shares it.
+/// The locks in the server's list that somebody holds alone. A context that only looks at a lock shares it for a moment.
 const HELD: &str = "FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND objsubid = 1 \
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The same, from the server's list, which takes longer. It also finds locks that are held on the very connection that asks: a pooler may
-/// give one to several sessions.
+/// The same, from the server's list, which takes longer. It also finds locks that are held on the very connection that asks, which a pooler
+/// may give to several sessions.
 fn listed(locks: &[i64]) -> String {
     format!("SELECT {NUMBER} {HELD} AND {NUMBER} = ANY({})", numbers(locks))
 }

@@ -128,8 +128,8 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
     Ok(config)
 }
 
-/// What the client says of a URL, which may name an option. What is no plain name may be a part of the password, if `//` is missing before
-/// the user, or if a character in the password is not percent-encoded.
+/// The client's complaint about a URL, without the option that it quotes unless that is a plain name. Anything else may be a part of the
+/// password, if `//` is missing before the user, or if a character in the password is not percent-encoded.
 fn without_secrets(said: String) -> String {
     let Some((before, (option, after))) =
         said.split_once(OPTION).and_then(|(before, rest)| Some((before, rest.rsplit_once('`')?)))
