@@ -123,7 +123,7 @@ fn who_looks_and_may_not_write_to_the_file_locks_nobody_out() {
     house.run();
 }
 
-/// In a folder that all users share, a file that a first user made is one that others may only read.
+/// In a folder that all users share, the file belongs to the first user, and others may only read it.
 #[test]
 fn who_asks_for_a_lease_and_may_not_write_to_the_file_locks_nobody_out() {
     let house = House::new();

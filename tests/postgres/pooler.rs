@@ -174,7 +174,7 @@ fn whoever_hears_nothing_is_warned_once_and_nobody_else() {
     });
 }
 
-/// What may keep a lock from standing as long as its session: the pooler resets a connection after each transaction, or closes an idle one.
+/// Ways in which a lock ends before its session: the pooler resets a connection after each transaction, or closes an idle one.
 const WAYS: [&str; 4] = [
     "server_round_robin = 1",
     "server_reset_query = RESET ALL\nserver_reset_query_always = 1",

@@ -79,7 +79,7 @@ fn rules_and_constraints_on_the_tables_are_named() {
     }
 }
 
-/// A trigger that skips each row that is written as it was: no row ever is.
+/// A trigger that skips an update which leaves its row as it was. The store must never write such an update.
 #[test]
 fn no_row_is_written_as_it_was() {
     on_server("swallowed_same", |place| async move {

@@ -142,7 +142,7 @@ fn opening_a_file_names_a_full_disk() {
 fn a_file_that_is_mounted_without_its_folder_is_refused() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success());
     if !may_mount {
-        return leave_out("only root can mount a file, and not in each container");
+        return leave_out("only root can mount a file, and not in every container");
     }
     let (outside, inside) = (Scratch::new(), Scratch::new());
     drop(SqliteStore::open(file(&outside.0)).unwrap());
@@ -163,7 +163,7 @@ fn a_file_that_is_mounted_without_its_folder_is_refused() {
     let told = opened_with(&[[&of_outside, &of_inside]]);
     assert!(told.contains("mount the folder instead"), "{told}");
     assert_eq!(opened_with(&[[&outside.0, &inside.0]]), "opened");
-    // Whoever has another directory of beacons would take living holders for dead.
+    // A process with another directory of beacons would take living holders for dead.
     drop(SqliteStore::open(&of_inside).unwrap());
     let told = opened_with(&[[&outside.0, &inside.0.join("leases.db-leasehold.d")]]);
     assert!(told.contains("unmount it"), "{told}");

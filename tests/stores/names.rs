@@ -1,4 +1,4 @@
-//! A list costs by the names in use, whatever was in use before: over any store that processes share.
+//! Over any store that processes share, the cost of a list depends on the names in use, not on those that were in use before.
 
 use std::{
     sync::{
