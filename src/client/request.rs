@@ -152,8 +152,8 @@ impl LeaseRequest {
     /// or up to 280 ms if the holder has a beacon: the end of the beacon shows its death.
     ///
     /// # Errors
-    /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a
-    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
+    /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`](crate::InvalidOptions) for a
+    /// request with a [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -177,7 +177,7 @@ impl LeaseRequest {
     ///
     /// # Errors
     /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`AcquireError::Lost`] if another context stole the lease before this task
-    /// ran again; [`InvalidOptions`] for a request that is shared, or has a [`timeout`](Self::timeout) or a
+    /// ran again; [`InvalidOptions`](crate::InvalidOptions) for a request that is shared, or has a [`timeout`](Self::timeout) or a
     /// [`priority`](Self::priority).
     ///
     /// # Cancel safety
