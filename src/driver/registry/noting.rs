@@ -1,4 +1,4 @@
-//! What the registry notes of the machine's events and of transactions, whom it answers, and what it tells of them.
+//! Notes the machine's events and the outcomes of transactions, answers the requests that wait for them, and tells listeners.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;

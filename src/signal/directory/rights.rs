@@ -49,7 +49,7 @@ mod sys {
                 self.open_directory(path, &make_private(path)?)?;
                 fs::rename(path, directory)
             });
-            // A name that is too long, or that somebody else took, keeps it from being hidden.
+            // If the hidden name is too long, or somebody else has taken it, the directory is made in its place at once.
             hidden.or_else(|_| self.open_directory(directory, &make_private(directory)?))
         }
 
@@ -59,7 +59,7 @@ mod sys {
             file.set_permissions(Permissions::from_mode(mode | 0o600))
         }
 
-        /// By its descriptor: whoever may write to the folder around it may put a link in its place at any moment.
+        /// Changes the rights by the descriptor, because any user who may write to the folder around it may replace the path by a link.
         fn open_directory(self, path: &Path, made: &File) -> io::Result<()> {
             check_private(path, made)?;
             let mode = self.after_change(&made.metadata()?, |owner, group| fchown(made, owner, group));
@@ -127,7 +127,8 @@ mod sys {
         File::open(path)
     }
 
-    /// Somebody may have put another directory in its place before it was opened, or a link to one that this user had made before.
+    /// Checks that the open directory is the one just made. Before it was opened, somebody may have put another one in its place, or a link
+    /// to one that this user had made before.
     fn check_private(path: &Path, open: &File) -> io::Result<()> {
         let (found, named) = (open.metadata()?, fs::symlink_metadata(path)?);
         let is_named = (found.dev(), found.ino()) == (named.dev(), named.ino());
@@ -149,7 +150,7 @@ mod sys {
 
         use super::*;
 
-        /// Else whoever may write to the folder could have root give away a directory of root's.
+        /// Otherwise a user who may write to the folder could make root give away a directory of its own.
         #[test]
         fn a_link_that_took_the_place_of_a_directory_leads_to_no_change() {
             let folder = env::temp_dir().join(format!("leasehold-private-{}", process::id()));
