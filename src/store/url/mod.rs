@@ -231,7 +231,9 @@ mod tests {
         assert!(refusal("memory:?durable=yes").ends_with("no parameter \"durable\"; leave it out"));
         assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
-        assert!(!cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:a?b").contains("the path cannot have a ?"));
+        assert!(
+            !cfg!(feature = "store-sqlite-unbundled") || refusal("sqlite:a?b").contains("the path cannot have a ?")
+        );
         assert!(refusal("memory:shared").contains("no name"));
         assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix is given twice"));
     }
