@@ -4,7 +4,7 @@ mod clock;
 mod place;
 mod sleep;
 
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use core::{
     fmt,
     future::pending,
@@ -266,10 +266,27 @@ fn has_timers(runtime: &Handle) -> bool {
     timers_run_here()
 }
 
-/// Whether the runtime that this is called in has timers. Tokio tells this only by a panic. Where panics abort, the process ends here, with
-/// tokio's own sentence about the remedy.
+/// How many runtimes without timers are remembered: the last ones that a store or a manager was used in.
+const TIMELESS: usize = 16;
+
+/// Whether the runtime that this is called in has timers. Tokio tells this only by a panic, so a runtime without timers is not asked again.
+/// Where panics abort, the process ends here, with tokio's own sentence about the remedy.
 pub(crate) fn timers_run_here() -> bool {
-    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+    static KNOWN: Mutex<Vec<Id>> = Mutex::new(Vec::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(here) = Handle::try_current() else { return false };
+    if known().contains(&here.id()) {
+        return false;
+    }
+    // Without the lock: the panic hook is the application's.
+    let run = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok();
+    if !run {
+        let mut known = known();
+        let oldest = known.len().saturating_sub(TIMELESS - 1);
+        known.drain(..oldest);
+        known.push(here.id());
+    }
+    run
 }
 
 impl Executor for TokioExecutor {
