@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -172,4 +173,21 @@ fn a_file_that_is_mounted_without_its_folder_is_refused() {
     fs::write(file(&other.0), "").unwrap();
     let hidden = opened_with(&[[&file(&other.0), &of_inside], [&outside.0, &inside.0]]);
     assert_eq!(hidden, "opened", "nobody sees the file that is mounted alone");
+}
+
+/// In a container, a link to /run or /tmp leads to a directory of its own. Then a waiter took a living holder for dead after 2.5 s.
+#[test]
+fn a_link_in_place_of_the_directory_of_beacons_is_refused() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    Runtime::new().unwrap().block_on(store.close());
+    let directory = scratch.0.join("leases.db-leasehold.d");
+    fs::remove_dir(&directory).unwrap();
+    for to in [&other.0, &scratch.0.join("missing")] {
+        symlink(to, &directory).unwrap();
+        let error = SqliteStore::open(file(&scratch.0)).expect_err("others may meet elsewhere");
+        assert!(!error.retry && error.message.contains("put a directory in its place"), "{error}");
+        fs::remove_file(&directory).unwrap();
+    }
+    SqliteStore::open(file(&scratch.0)).unwrap();
 }

@@ -208,6 +208,13 @@ impl LeaseFile {
     /// The directory of the signals, for the same users as the file.
     fn make_directory(&self) -> Result<(), StoreError> {
         let directory = self.directory();
+        if directory.is_symlink() {
+            // In a container it may lead to another directory, which is the same as one that is mounted there.
+            return Err(unsupported(format!(
+                "{}, where all users of the file meet, is a link, which may lead others elsewhere; put a directory in its place",
+                directory.display()
+            )));
+        }
         if directory.is_dir() {
             return check_is_shared(&directory);
         }
