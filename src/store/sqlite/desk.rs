@@ -125,6 +125,10 @@ impl Desk<'_> {
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        patiently(clock() + OPENING, || self.rows.used_keys(prefix)).map_err(|trouble| self.file.error(trouble))
+        let listed = patiently(clock() + OPENING, || {
+            self.look()?;
+            self.rows.used_keys(prefix)
+        });
+        listed.map_err(|trouble| self.file.error(trouble))
     }
 }
