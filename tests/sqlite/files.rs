@@ -9,7 +9,7 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError, LostReason, StoreError,
+    LostReason, StoreError,
     executor::process_clock,
     machine::{Applied, Batch, SessionId, StoreErrorKind},
     store::{SqliteStore, Store},
@@ -158,18 +158,6 @@ fn whose_file_is_deleted_or_replaced_is_told_although_nobody_asks() {
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
         });
     }
-}
-
-/// A list without names in use makes no transaction.
-#[test]
-fn a_list_tells_that_its_file_was_deleted_although_no_name_is_in_use() {
-    let scratch = Scratch::new();
-    Runtime::new().unwrap().block_on(async {
-        let leases = manager(&scratch.0).build().unwrap();
-        assert!(leases.list("").await.unwrap().is_empty());
-        fs::remove_file(file(&scratch.0)).unwrap();
-        assert_eq!(leases.list("").await, Err(AcquireError::Closed), "whoever opens the path now finds another file");
-    });
 }
 
 /// SQLite would have a log of its own beside each name, and none of two holders would see the other.

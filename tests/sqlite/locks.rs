@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
 
@@ -49,6 +49,18 @@ async fn is_told(leases: &LeaseManager, guard: &LeaseGuard) {
     assert_eq!(tokio::time::timeout(BUSY, guard.lost()).await, Ok(LostReason::StoreFailed));
     let error = leases.lock("other").acquire().await.expect_err("nobody else could see it");
     assert!(error.to_string().contains("deleted or replaced"), "{error}");
+}
+
+/// A list without names in use makes no transaction.
+#[test]
+fn a_list_tells_that_its_file_was_deleted_although_no_name_is_in_use() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        assert!(leases.list("").await.unwrap().is_empty());
+        fs::remove_file(file(&scratch.0)).unwrap();
+        assert_eq!(leases.list("").await, Err(AcquireError::Closed), "whoever opens the path now finds another file");
+    });
 }
 
 /// Whoever opens the file then makes another log, and neither sees what the other writes.
