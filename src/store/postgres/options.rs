@@ -91,9 +91,10 @@ impl PostgresStoreBuilder {
     /// none.
     ///
     /// A context that waits looks only at the beacons right before it in the queue. It looks every 50 ms in the first 10 s after it
-    /// connected, and later if a context that it watches does not wait, as the holder usually does not. Otherwise it looks every 500 ms. So
-    /// it may take 500 ms to notice the death of a holder whose context also waits (for another key, or for this one in the other mode), of
-    /// a holder that waited and was granted the key less than 600 ms ago, or of a holder that dies together with the first waiter.
+    /// connected, and later if a context that it watches does not wait, as the holder usually does not. Otherwise it looks every 500 ms, or
+    /// every 2 s if it has watched the same contexts for 10 s. So it may take that long to notice the death of a holder whose context also
+    /// waits (for another key, or for this one in the other mode), of a holder that waited and was granted the key since the last look, or of
+    /// a holder that dies together with the first waiter.
     ///
     /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
     /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s

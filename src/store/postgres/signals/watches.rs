@@ -2,7 +2,8 @@
 //!
 //! In a queue, each context watches the one before it. Only the holder's death is urgent, and each look is a query. So a context that
 //! watches another one also takes an advisory lock, which says that it waits. A context looks seldom if those it watches wait and
-//! its connection is older than `GRACE`. It looks often if one of them does not wait, such as the holder.
+//! its connection is older than `GRACE`, and rarely if it has also watched them for longer than `STILL`. It looks often if one of them does
+//! not wait, such as the holder.
 
 use core::time::Duration;
 use std::{
@@ -16,6 +17,11 @@ use tokio::time::Instant;
 const OFTEN: Duration = Duration::from_millis(50);
 /// The pause between two looks of an older connection if all watched contexts wait.
 const SELDOM: Duration = Duration::from_millis(500);
+/// The same in a queue that has not moved for `STILL`. Nobody in it has been granted anything meanwhile, so hardly anybody will die as a new
+/// holder before the next look.
+const RARELY: Duration = Duration::from_secs(2);
+/// A context that has watched the same ones for this long is in a queue that does not move.
+const STILL: Duration = Duration::from_secs(10);
 /// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -29,6 +35,8 @@ pub(super) struct Watches(Mutex<Watched>);
 #[derive(Debug)]
 struct Watched {
     locks: Vec<Watch>,
+    /// Watches that ended after the last look. A new heartbeat of the watched context ends a watch, and another one follows at once.
+    ended: Vec<Watch>,
     /// When this connection looked last.
     looked: Option<Instant>,
     /// From this time on, an absent beacon proves that its context ended, even if this connection never saw it.
@@ -49,6 +57,8 @@ struct Watch {
     locks: Locks,
     /// Whether the watched context waits itself, as far as this connection has seen.
     waits: bool,
+    /// Since when the context has been watched, by this watch and the ones that it followed.
+    since: Instant,
 }
 
 /// The advisory locks of a session that others look at.
@@ -102,7 +112,12 @@ impl Watched {
     /// context moves on to the holder's beacon soon, and has seen that one before the holder dies, too.
     fn pause(&self, now: Instant) -> Duration {
         let all_wait = !self.locks.is_empty() && self.locks.iter().all(|watch| watch.waits);
-        if all_wait && now >= self.proves_from { SELDOM } else { OFTEN }
+        let is_still = self.locks.iter().all(|watch| now >= watch.since + STILL);
+        match (all_wait && now >= self.proves_from, is_still) {
+            (false, _) => OFTEN,
+            (true, false) => SELDOM,
+            (true, true) => RARELY,
+        }
     }
 
     /// What to tell others about this context's waiting, as [`Look::says_waits`].
@@ -125,8 +140,8 @@ fn tick_after(looked: Instant, pause: Duration) -> Instant {
 impl Watches {
     pub(super) fn new() -> Self {
         let proves_from = Instant::now() + GRACE;
-        let (locks, seen) = (Vec::new(), Vec::new());
-        Self(Mutex::new(Watched { locks, looked: None, proves_from, seen, says_waits: false }))
+        let (locks, ended, seen) = (Vec::new(), Vec::new(), Vec::new());
+        Self(Mutex::new(Watched { locks, ended, looked: None, proves_from, seen, says_waits: false }))
     }
 
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
@@ -135,12 +150,16 @@ impl Watches {
     }
 
     pub(super) fn add(&self, watch: u64, locks: Locks) {
-        self.watched().locks.push(Watch { number: watch, locks, waits: false });
+        let mut watched = self.watched();
+        let before = watched.ended.iter().find(|ended| ended.locks == locks);
+        let (waits, since) = before.map_or_else(|| (false, Instant::now()), |ended| (ended.waits, ended.since));
+        watched.locks.push(Watch { number: watch, locks, waits, since });
     }
 
     /// What is under way reports nothing any more.
     pub(super) fn remove(&self, watch: u64) {
-        self.watched().locks.retain(|known| known.number != watch);
+        let Watched { locks, ended, .. } = &mut *self.watched();
+        ended.extend(locks.extract_if(.., |known| known.number == watch));
     }
 
     /// When to look, if there is anything to do, and when to look again after that.
@@ -156,6 +175,7 @@ impl Watches {
         let mut watched = self.watched();
         (watched.looked, watched.proves_from) = (None, Instant::now() + GRACE);
         watched.seen.clear();
+        watched.ended.clear();
         watched.says_waits = false;
     }
 
@@ -171,6 +191,7 @@ impl Watches {
     pub(super) fn gone(&self, look: &Look, sight: &Sight) -> Vec<u64> {
         let (mut watched, now) = (self.watched(), Instant::now());
         watched.looked = Some(now);
+        watched.ended.clear();
         watched.says_waits = look.says_waits.filter(|_| sight.has_said).unwrap_or(watched.says_waits);
         let proves = now >= watched.proves_from;
         let is_held = |lock: i64| sight.held.contains(&lock);
@@ -256,6 +277,7 @@ mod tests {
         assert_eq!(tick_after(early, OFTEN), tick_after(late, OFTEN));
         assert_eq!(tick_after(late, OFTEN), *FIRST_TICK + OFTEN * 8);
         assert_eq!(tick_after(late, SELDOM), *FIRST_TICK + SELDOM, "each rare look falls on a frequent one, too");
+        assert_eq!(tick_after(late, RARELY), *FIRST_TICK + RARELY, "so does each very rare one");
         assert_eq!(tick_after(*FIRST_TICK + SELDOM, SELDOM), *FIRST_TICK + SELDOM * 2, "never twice on one tick");
     }
 
@@ -274,5 +296,47 @@ mod tests {
         assert_eq!(pause(), SELDOM, "it waits again");
         watches.add(2, Locks { beacon: 8, waits: 80 });
         assert_eq!(pause(), OFTEN, "this one may hold");
+    }
+
+    /// A connection that is old, and has watched a waiting context for longer than `STILL`.
+    fn still() -> Watches {
+        let watches = Watches::new();
+        watches.add(1, SESSION);
+        look(&watches, &[SESSION.beacon, SESSION.waits]);
+        let mut watched = watches.watched();
+        watched.proves_from = Instant::now();
+        watched.locks[0].since -= STILL;
+        drop(watched);
+        watches
+    }
+
+    #[test]
+    fn contexts_in_a_queue_that_does_not_move_are_looked_at_rarely() {
+        let watches = still();
+        let pause = || watches.watched().pause(Instant::now());
+        assert_eq!(pause(), RARELY);
+        look(&watches, &[SESSION.beacon]);
+        assert_eq!(pause(), OFTEN, "the one ahead waits no longer");
+        look(&watches, &[SESSION.beacon, SESSION.waits]);
+        watches.remove(1);
+        let next = Locks { beacon: 8, waits: 80 };
+        watches.add(2, next);
+        look(&watches, &[next.beacon, next.waits]);
+        assert_eq!(pause(), SELDOM, "another one is ahead");
+    }
+
+    #[test]
+    fn a_heartbeat_of_the_watched_context_changes_nothing_in_the_pace() {
+        let watches = still();
+        let pause = || watches.watched().pause(Instant::now());
+        for beat in 2..5 {
+            watches.remove(beat - 1);
+            watches.add(beat, SESSION);
+            assert_eq!(pause(), RARELY, "after heartbeat {beat}");
+        }
+        watches.remove(4);
+        look(&watches, &[]);
+        watches.add(5, SESSION);
+        assert_eq!(pause(), OFTEN, "it was not watched in between");
     }
 }
