@@ -11,8 +11,9 @@ use leasehold::{
     store::{RedisStore, Store, from_url},
 };
 use redis::Client;
+use tokio::time::sleep;
 
-use crate::{BUSY, LONG_LEASE, context, open, server::Server, shared};
+use crate::{BUSY, LONG_LEASE, SHORT_LEASE, context, open, server::Server, shared};
 
 /// What a connection is refused with, and that each of these words is in its sentence.
 async fn refusal(client: Client, prefix: &str, words: &[&str]) -> StoreError {
@@ -193,8 +194,32 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
     let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let step = SessionStep::Beat(Beat { beat: 2, lease_ms: 10_000, ..Beat::default() });
     let beat = Batch { step, ..Batch::new(SessionId(1), Vec::new()) };
-    let error = store.transact(beat, now(), BUSY).await.expect_err("a heartbeat writes, too");
-    assert_eq!((error.kind, error.applied), (StoreErrorKind::Quota, Applied::No), "{error}");
+    store.transact(beat, now(), BUSY).await.expect("a heartbeat only replaces a row");
+}
+
+/// Heartbeats and releases only replace rows, so they need no memory.
+#[tokio::test]
+async fn a_server_without_memory_left_takes_no_lease_from_its_holder() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (_, holder) = context(&server.client(), "full").await;
+    let holder = holder.lease(SHORT_LEASE).linger(Duration::ZERO).build().unwrap();
+    let (_, rival) = context(&server.client(), "full").await;
+    let rival = rival.lease(SHORT_LEASE).build().unwrap();
+    let guard = holder.lock("k").acquire().await.unwrap();
+    let waiter = rival.clone();
+    let waits = tokio::spawn(async move { waiter.lock("k").acquire().await });
+    while holder.status("k").await.unwrap().queue.is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    sleep(SHORT_LEASE * 3).await;
+    assert!(guard.verify().await.expect("the store answers"), "it has sent heartbeats");
+    guard.release().await.expect("a release needs no memory");
+    let granted = waits.await.unwrap().expect("the rival is granted the lease that was released");
+    sleep(SHORT_LEASE * 3).await;
+    assert!(granted.verify().await.expect("the store answers"), "it has sent heartbeats, too");
+    let error = holder.lock("another").try_acquire().await.expect_err("there is no memory for a new lease");
+    assert!(error.to_string().contains("maxmemory"), "{error}");
 }
 
 #[tokio::test]
@@ -312,7 +337,7 @@ async fn a_server_that_still_loads_its_data_is_told() {
         if !error.message.contains("cannot be reached") {
             break error;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        sleep(Duration::from_millis(2)).await;
     };
     assert!(error.message.contains("LOADING") && error.message.contains("wait until"), "{error}");
     assert_eq!((error.applied, error.retry), (Applied::No, true));

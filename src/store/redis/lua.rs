@@ -1,6 +1,7 @@
 //! The script that writes rows only if all that the decision rests on still stand as they were read.
 
 use std::{
+    boxed::Box,
     format,
     string::{String, ToString},
 };
@@ -10,7 +11,13 @@ use std::{
 pub(super) struct Script {
     pub(super) text: String,
     pub(super) digest: String,
+    /// The same script for a server whose memory is full, if it may write there at all.
+    pub(super) when_full: Option<Box<Script>>,
 }
+
+/// Lets a script write although the memory of the server has reached `maxmemory`. Servers before Redis 7 do not know it.
+/// Source: <https://redis.io/docs/latest/develop/programmability/lua-api/#script-flags>.
+const ALLOW_OOM: &str = "#!lua flags=allow-oom";
 
 /// Reads the rows that its arguments name, each with its premise. If a premise fails, the
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
@@ -149,7 +156,9 @@ at = at + 1
 impl Script {
     /// Writes rows, and nothing else.
     pub(super) fn plain() -> Self {
-        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1, others, heard}}"))
+        let text = format!("{COMPARE}return sets == 0 and refusal() or {{1, others, heard}}");
+        let when_full = Self::new(format!("{ALLOW_OOM}\n{text}"));
+        Self { when_full: Some(Box::new(when_full)), ..Self::new(text) }
     }
 
     /// Runs the user's own script if the rows stand as they were read. It finds its own keys and arguments, and its lines
@@ -166,7 +175,7 @@ impl Script {
 
     fn new(text: String) -> Self {
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
-        Self { text, digest }
+        Self { text, digest, when_full: None }
     }
 }
 

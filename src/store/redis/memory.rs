@@ -24,6 +24,11 @@ impl Text {
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
+
+    /// In bytes.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 /// A row by its name, and what stands there; `None` if nothing does.
