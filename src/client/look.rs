@@ -28,19 +28,18 @@ pub(crate) async fn look_at_all(
     keys: Vec<Key>,
     without_tasks: bool,
 ) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
-    let me = driver.session();
     let mut found = Vec::with_capacity(keys.len());
     // The constant keeps all of this out of the npm package.
     if DROPS_TASKS && without_tasks {
         let looks = look_without_tasks(driver.clone(), keys.clone()).await;
         for (key, look) in keys.into_iter().zip(looks) {
-            found.push(seen(me, key, Some(look))?);
+            found.push(seen(driver, key, Some(look))?);
         }
         return Ok(found);
     }
     let looks = driver.look_at(keys.clone());
     for (key, look) in keys.into_iter().zip(looks) {
-        found.push(seen(me, key, look.await)?);
+        found.push(seen(driver, key, look.await)?);
     }
     Ok(found)
 }

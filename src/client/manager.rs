@@ -10,12 +10,12 @@ use crate::client::look::{is_without_tasks, look_at_all};
 use crate::client::parts::LeaseParts;
 use crate::client::pending::Pending;
 use crate::client::request::LeaseRequest;
-use crate::client::status::{HolderStatus, LeaseStatus};
+use crate::client::status::{HolderStatus, LeaseStatus, unseen};
 use crate::driver::Driver;
 use crate::driver::{LeaseEvents, LeaseStats};
 use crate::executor::{Executor, MaybeSend, Shared};
 use crate::machine::{
-    Input, InvalidKey, Key, LostReason, Mode, Options, SessionId, StoreError, StoreErrorKind, Turn, TurnId, whole_ms,
+    Input, InvalidKey, Key, LostReason, Mode, Options, SessionId, StoreError, Turn, TurnId, whole_ms,
 };
 use crate::store::Store;
 
@@ -332,10 +332,5 @@ async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, Box<Acqu
     let limit = driver.store_timeout;
     let listed = driver.within(limit, (*driver.store).keys(prefix)).await;
     let late = || StoreError::transient(format!("the store did not list its keys within {} ms", whole_ms(limit)));
-    listed.unwrap_or_else(|| Err(late())).map_err(|error| {
-        Box::new(match error.kind {
-            StoreErrorKind::Closed => AcquireError::Closed,
-            _ => error.into(),
-        })
-    })
+    listed.unwrap_or_else(|| Err(late())).map_err(|error| Box::new(unseen(driver, error)))
 }

@@ -4,23 +4,28 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use core::time::Duration;
 
 use crate::client::error::AcquireError;
-use crate::driver::Response;
-use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreErrorKind, Token, Waiter, Wall};
+use crate::driver::{Driver, Response};
+use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreError, StoreErrorKind, Token, Waiter, Wall};
 
 /// The answer to a look.
-pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, Box<AcquireError>> {
+pub(crate) fn seen(driver: &Driver, key: Key, answer: Option<Response>) -> Result<LeaseStatus, Box<AcquireError>> {
     Err(Box::new(match answer {
         Some(Response::Status(status)) => match *status {
             Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
-                return Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions));
+                return Ok(LeaseStatus::new(driver.session(), key, last_token, grants, queue, &sessions));
             }
             Ok(Outcome::Unreadable(unreadable)) => AcquireError::unreadable(unreadable, key.as_str()),
-            Err(error) if error.kind != StoreErrorKind::Closed => error.into(),
+            Err(error) => unseen(driver, error),
             _ => AcquireError::Closed,
         },
         Some(Response::Failed(refusal)) => AcquireError::refused(refusal, key.as_str()),
         _ => AcquireError::Closed,
     }))
+}
+
+/// Why the store shows nothing. If the manager was closed, that is what closed the store.
+pub(crate) fn unseen(driver: &Driver, error: StoreError) -> AcquireError {
+    if error.kind == StoreErrorKind::Closed && driver.is_closed() { AcquireError::Closed } else { error.into() }
 }
 
 /// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.

@@ -156,6 +156,10 @@ fn whose_file_is_deleted_or_replaced_is_told_although_nobody_asks() {
             assert!(!guard.is_valid(), "whoever opens the path now finds another file");
             let error = leases.lock("other").acquire().await.expect_err("nobody else could see it");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
+            for looked in [leases.status("k").await.map(drop), leases.list("").await.map(drop)] {
+                let error = looked.expect_err("the file of this store is gone");
+                assert!(error.to_string().contains("deleted or replaced"), "{error}");
+            }
         });
     }
 }
