@@ -1,6 +1,10 @@
 //! One browser with a fresh profile: all of its tabs share an origin's storage, as a person's do.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -46,6 +50,8 @@ pub(crate) struct Session {
     /// The blank window that it began with: whatever happens to the others, this one stays.
     home: WindowHandle,
     current: Mutex<Option<WindowHandle>>,
+    /// What the driver was asked last, and when: if it never answers, the test's failure says so.
+    last: std::sync::Mutex<(String, Instant)>,
     driver: Driver,
     _profiles: TempDir,
 }
@@ -106,7 +112,8 @@ impl Browser {
             .with_context(|| format!("{} did not start", engine.name()))?;
         web_driver.update_timeouts(TimeoutConfiguration::new(Some(SCRIPT_LIMIT), None, None)).await?;
         let home = web_driver.window().await?;
-        let session = Session { web_driver, home, current: Mutex::new(None), driver, _profiles: profiles };
+        let last = std::sync::Mutex::new(("start".into(), Instant::now()));
+        let session = Session { web_driver, home, current: Mutex::new(None), last, driver, _profiles: profiles };
         Ok(Self { session: Arc::new(session) })
     }
 
@@ -115,6 +122,13 @@ impl Browser {
     pub fn version(&self) -> String {
         let told = self.session.web_driver.capabilities().get("browserVersion").and_then(Value::as_str);
         told.unwrap_or("of an unknown version").into()
+    }
+
+    /// What the driver was asked last, and how long ago.
+    #[must_use]
+    pub fn last_command(&self) -> String {
+        let (what, since) = &*self.session.last();
+        format!("the last command to its driver began {:.1} s ago: {what}", since.elapsed().as_secs_f64())
     }
 
     /// How long its processes have worked so far, in ms, in steps of 10 ms.
@@ -132,7 +146,7 @@ impl Browser {
     pub async fn open(&self, url: &str, shape: Shape) -> anyhow::Result<Tab> {
         let handle = {
             // The one that was current may be gone, and nothing can be opened from there.
-            let (driver, _current) = self.session.at(&self.session.home).await?;
+            let (driver, _current) = self.session.at(&self.session.home, "open a tab").await?;
             match shape {
                 Shape::Tab => driver.new_tab().await?,
                 Shape::Window => driver.new_window().await?,
@@ -159,17 +173,24 @@ impl Session {
         self.current.lock().await
     }
 
-    /// The driver, with `handle` as its current window for as long as the guard lives.
+    fn last(&self) -> std::sync::MutexGuard<'_, (String, Instant)> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The driver, with `handle` as its current window for as long as the guard lives. `what` says what for.
     pub(crate) async fn at(
         &self,
         handle: &WindowHandle,
+        what: &str,
     ) -> WebDriverResult<(&WebDriver, MutexGuard<'_, Option<WindowHandle>>)> {
         let mut current = self.current.lock().await;
         if current.as_ref() != Some(handle) {
             *current = None;
+            *self.last() = (format!("switch to tab {handle}, to {what}"), Instant::now());
             self.web_driver.switch_to_window(handle.clone()).await?;
             *current = Some(handle.clone());
         }
+        *self.last() = (format!("in tab {handle}, {what}"), Instant::now());
         Ok((&self.web_driver, current))
     }
 }

@@ -28,7 +28,7 @@ impl Tab {
     /// # Errors
     /// When the page does not load.
     pub async fn goto(&self, url: &str) -> anyhow::Result<()> {
-        Ok(self.session.at(&self.handle).await?.0.goto(url).await?)
+        Ok(self.session.at(&self.handle, &format!("go to {url}")).await?.0.goto(url).await?)
     }
 
     /// Runs the body of an async function of one argument, `arg`, and brings back what it returns.
@@ -43,7 +43,7 @@ impl Tab {
                 (error) => done({{ error: `${{error?.name}} (${{error?.code}}): ${{error?.message ?? error}}` }}),
             );"
         );
-        let (driver, _current) = self.session.at(&self.handle).await?;
+        let (driver, _current) = self.session.at(&self.handle, &format!("run {body}")).await?;
         let mut answer = driver.execute_async(script, vec![arg]).await?.json().clone();
         match answer.get("error") {
             Some(error) => bail!("the page says {error} to: {body}"),
@@ -63,7 +63,7 @@ impl Tab {
             work.catch(() => {{}});
             (window.jobs ??= {{}})[job] = work;"
         );
-        let (driver, _current) = self.session.at(&self.handle).await?;
+        let (driver, _current) = self.session.at(&self.handle, &format!("start {body}")).await?;
         driver.execute(script, vec![json!({ "job": job, "arg": arg })]).await?;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn close(self) -> anyhow::Result<()> {
-        let (driver, mut current) = self.session.at(&self.handle).await?;
+        let (driver, mut current) = self.session.at(&self.handle, "close it").await?;
         *current = None;
         Ok(driver.close_window().await?)
     }
@@ -114,7 +114,7 @@ impl Tab {
     /// # Errors
     /// When the page does not load.
     pub async fn reload(&self) -> anyhow::Result<()> {
-        Ok(self.session.at(&self.handle).await?.0.refresh().await?)
+        Ok(self.session.at(&self.handle, "reload it").await?.0.refresh().await?)
     }
 
     /// Ends its process as a bug in the browser would. Chromium only.
@@ -122,7 +122,7 @@ impl Tab {
     /// # Errors
     /// When the tab is still alive after it.
     pub async fn crash(self) -> anyhow::Result<()> {
-        let (driver, mut current) = self.session.at(&self.handle).await?;
+        let (driver, mut current) = self.session.at(&self.handle, "crash it").await?;
         *current = None;
         match driver.cdp().send_raw("Page.crash", json!({})).await {
             Ok(answer) => bail!("the tab answered to its crash: {answer}"),
@@ -178,7 +178,7 @@ impl Tab {
     /// When the browser refuses, or goes on to show the page that was to be left.
     pub async fn back(&self) -> anyhow::Result<()> {
         let left = self.run("return location.href", Value::Null).await?;
-        self.session.at(&self.handle).await?.0.back().await?;
+        self.session.at(&self.handle, "go back").await?.0.back().await?;
         self.until("return location.href !== arg", left, PATIENCE).await.context("the way back")?;
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn look(&self) -> anyhow::Result<()> {
-        self.session.at(&self.handle).await.map(drop)?;
+        self.session.at(&self.handle, "look at it").await.map(drop)?;
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn look_away(&self) -> anyhow::Result<()> {
-        self.session.at(self.session.home()).await.map(drop)?;
+        self.session.at(self.session.home(), "look away").await.map(drop)?;
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn stop_service_workers(&self) -> anyhow::Result<()> {
-        let (driver, _current) = self.session.at(&self.handle).await?;
+        let (driver, _current) = self.session.at(&self.handle, "stop its service workers").await?;
         for command in ["ServiceWorker.enable", "ServiceWorker.stopAllWorkers"] {
             driver.cdp().send_raw(command, json!({})).await?;
         }
@@ -232,7 +232,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn press(&self, keys: &str) -> anyhow::Result<()> {
-        let (driver, _current) = self.session.at(&self.handle).await?;
+        let (driver, _current) = self.session.at(&self.handle, "press keys").await?;
         Ok(driver.action_chain().send_keys(keys).perform().await?)
     }
 
@@ -241,7 +241,7 @@ impl Tab {
     /// # Errors
     /// When the browser refuses.
     pub async fn devtools(&self, command: &str, arguments: Value) -> anyhow::Result<Value> {
-        let (driver, _current) = self.session.at(&self.handle).await?;
+        let (driver, _current) = self.session.at(&self.handle, command).await?;
         Ok(driver.cdp().send_raw(command, arguments).await?)
     }
 
@@ -250,7 +250,7 @@ impl Tab {
     /// # Errors
     /// When the picture cannot be taken or written.
     pub async fn screenshot(&self, file: &Path) -> anyhow::Result<()> {
-        let png = self.session.at(&self.handle).await?.0.screenshot_as_png().await?;
+        let png = self.session.at(&self.handle, "take a picture").await?.0.screenshot_as_png().await?;
         fs::create_dir_all(file.parent().context("a file in a folder")?)?;
         fs::write(file, png).with_context(|| format!("cannot write {}", file.display()))
     }

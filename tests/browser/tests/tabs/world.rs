@@ -99,7 +99,8 @@ fn play(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let outcome = runtime.expect("threads are to be had").block_on(async {
         let world = World { engine, server: Server::start()?, browser: start(engine).await? };
-        tokio::time::timeout(limit, scenario(&world)).await.context("the scenario hangs")?
+        let outcome = tokio::time::timeout(limit, scenario(&world)).await;
+        outcome.with_context(|| format!("the scenario hangs; {}", world.browser.last_command()))?
     });
     if let Err(error) = outcome {
         // The test runner prints this only at the end, which the log of a long run may cut off.
