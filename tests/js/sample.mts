@@ -256,6 +256,10 @@ function listen(leases: LeaseManager, signal: AbortSignal): void {
     console.log(event.heldMs satisfies number);
   });
   const types: (keyof LeaseManagerEventMap)[] = ["withdrawn", "suspect", "certain", "released"];
+  const reporter = { handleEvent: (event: LeaseManagerEventMap["lost"]) => console.log(event.reason satisfies LostReason) };
+  leases.addEventListener("lost", reporter);
+  leases.removeEventListener("lost", reporter);
+  leases.addEventListener("waiting", { handleEvent: (event) => same<typeof event.ahead, number>() });
   for (const type of types) leases.addEventListener(type, hear);
   // @ts-expect-error
   leases.addEventListener("waiting", (event) => same<typeof event.reason, LostReason>());

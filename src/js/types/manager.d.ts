@@ -282,7 +282,7 @@ export class LeaseManager extends EventTarget {
    */
   addEventListener<K extends keyof LeaseManagerEventMap>(
     type: K,
-    listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
+    listener: ((this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown) | { handleEvent(event: LeaseManagerEventMap[K]): unknown },
     options?: boolean | AddEventListenerOptions,
   ): void;
   addEventListener(
@@ -294,7 +294,7 @@ export class LeaseManager extends EventTarget {
   /** Removes a listener that was added with the same type and `capture`. */
   removeEventListener<K extends keyof LeaseManagerEventMap>(
     type: K,
-    listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
+    listener: ((this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown) | { handleEvent(event: LeaseManagerEventMap[K]): unknown },
     options?: boolean | EventListenerOptions,
   ): void;
   removeEventListener(
