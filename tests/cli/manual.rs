@@ -1,6 +1,9 @@
 //! What is made of the options: help, the manual page, completions; and the benchmark.
 
-use crate::harness::Scratch;
+use std::process::Command;
+
+use crate::harness::{Scratch, done};
+use crate::skipped::skip;
 
 const CODES: [&str; 9] = [" 1 ", "64", "69", "71", "75", "126", "127", "128 +", "-E"];
 
@@ -55,6 +58,50 @@ fn completions_are_written_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let done = scratch.done(&["completions", shell]);
         assert!(done.code == 0 && done.out.contains("on-loss"), "{shell}: {done:?}");
+    }
+}
+
+/// Behind KEY a shell completes the command, and offers none of leasehold's options, which would be refused there.
+#[test]
+fn bash_completes_the_command_behind_the_key() {
+    let scratch = Scratch::new();
+    if Command::new("bash").arg("--version").output().is_err() {
+        return skip("bash is not installed");
+    }
+    let script = scratch.done(&["completions", "bash"]).out;
+    let complete = r#"
+        COMPREPLY=() COMP_WORDS=(LINE)
+        COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+        complete -p leasehold | grep -q -- '-F _leasehold_line ' || echo "not registered"
+        _leasehold_line leasehold "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        echo "${COMPREPLY[@]}"
+    "#;
+    for (words, offered, never) in [
+        ("run --on-lo", "--on-loss", "printf"),
+        ("run --on-loss ''", "kill", "printf"),
+        ("run k -", "", "--on-loss"),
+        ("run k ''", "printf", "--on-loss"),
+        ("run k -- print", "printf", "--on-loss"),
+        ("run k -- ls --", "", "--on-loss"),
+        ("run k ls -w ''", "", "--on-loss"),
+        ("run -w 3 -", "--on-loss", "printf"),
+        ("run -nE 0 -", "--on-loss", "printf"),
+        ("run -w 3 k print", "printf", "--on-loss"),
+        ("run --store = sqlite : a.db -", "--on-loss", "printf"),
+        ("run --store = sqlite : a.db cron : report print", "printf", "--on-loss"),
+        ("run cron : rep", "", "--on-loss"),
+        ("run -- k print", "printf", "--on-loss"),
+        ("elect --timeout 3 k -- print", "printf", "--on-loss"),
+        ("steal k print", "printf", "--on-loss"),
+        ("status --js", "--json", "printf"),
+        ("st", "steal", "printf"),
+    ] {
+        let line = format!("{script}\n{}", complete.replace("LINE", &format!("leasehold {words}")));
+        let done = done(&mut scratch.command("bash", &["--norc", "-c", &line]));
+        let reply: Vec<_> = done.out.split_whitespace().collect();
+        assert!(done.code == 0 && done.err.is_empty(), "{words}: {done:?}");
+        assert!(offered.is_empty() || reply.contains(&offered), "{words}: {done:?}");
+        assert!(!reply.contains(&never), "{words}: {done:?}");
     }
 }
 

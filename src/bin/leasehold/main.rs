@@ -5,6 +5,7 @@
 mod bench;
 mod child;
 mod codes;
+mod completions;
 mod elect;
 mod hold;
 mod job;
@@ -83,7 +84,7 @@ async fn obey(order: Order) -> Result<Exit, Failure> {
         Order::Steal(options) => steal::steal(options).await,
         Order::Elect(options) => elect::elect(options).await,
         Order::Bench(options) => bench::bench(&options).await,
-        Order::Completions { shell } => manual::completions(shell),
+        Order::Completions { shell } => completions::completions(shell),
         Order::Man => manual::man(),
     }
 }

@@ -1,7 +1,6 @@
-//! The manual page and the completions, made of the same options.
+//! The manual page, made of the options.
 
 use clap::CommandFactory as _;
-use clap_complete::Shell;
 
 use super::codes::{Exit, Failure};
 use super::options::Cli;
@@ -56,12 +55,6 @@ pub(crate) fn after_help() -> String {
         rows.iter().map(|(name, meaning)| format!("  {name:<15}  {meaning}\n")).collect()
     };
     format!("Exit codes:\n{}\nEnvironment:\n{}", rows(&CODES), rows(&VARIABLES).trim_end())
-}
-
-pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
-    print(&String::from_utf8_lossy(&script))
 }
 
 /// One page, with a section for each command.

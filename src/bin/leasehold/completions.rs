@@ -1,0 +1,93 @@
+//! The completion scripts, made of the options.
+
+use clap::{Arg, ArgAction, Command, CommandFactory as _, ValueHint};
+use clap_complete::Shell;
+
+use super::codes::{Exit, Failure};
+use super::options::Cli;
+use super::output::print;
+
+/// What bash calls instead of clap's function. Behind KEY stands a command, to which none of leasehold's options belong.
+const BEHIND_KEY: &str = r#"
+# Behind KEY stand a command and its arguments.
+_leasehold_line() {
+    local at word key= valued= ended= command
+    case ${COMP_WORDS[1]-} in
+        run | elect | steal) ;;
+        *) _leasehold "$@"; return ;;
+    esac
+    for (( at = 2; at < COMP_CWORD; at++ )); do
+        word=${COMP_WORDS[at]}
+        if _leasehold_joined "$at"; then valued=; continue; fi
+        if [[ $valued ]]; then valued=; continue; fi
+        if [[ $ended ]]; then key=$at; break; fi
+        case $word in
+            --) ended=1 ;;
+            VALUED) valued=1 ;;
+            -*) ;;
+            *) key=$at; break ;;
+        esac
+    done
+    if [[ -z $key ]]; then _leasehold "$@"; return; fi
+    COMPREPLY=()
+    command=$(( key + 1 ))
+    while (( command <= COMP_CWORD )) && _leasehold_joined "$command"; do (( command++ )); done
+    if (( command < COMP_CWORD )) && [[ ${COMP_WORDS[command]} == -- ]]; then (( command++ )); fi
+    if (( command == COMP_CWORD )); then
+        local IFS=$'\n'
+        COMPREPLY=( $(compgen -c -- "$2") )
+    elif (( command < COMP_CWORD )); then
+        # The package bash-completion has one of these. Without it, names of files are offered.
+        if declare -F _comp_command_offset >/dev/null; then _comp_command_offset "$command"
+        elif declare -F _command_offset >/dev/null; then _command_offset "$command"
+        fi
+    fi
+}
+
+# Whether this word continues the one before: bash parts words at = and :, as in --store=sqlite:leases.db.
+_leasehold_joined() {
+    [[ ${COMP_WORDS[$1]} == [=:]* || ${COMP_WORDS[$1 - 1]} == [=:] ]]
+}
+"#;
+
+pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    let mut program = parted(Cli::command());
+    clap_complete::generate(shell, &mut program, "leasehold", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    if shell != Shell::Bash {
+        return print(&script);
+    }
+    let (functions, registered) = script.split_at(script.find("\nif [[ \"${BASH_VERSINFO").unwrap_or(script.len()));
+    let behind_key = BEHIND_KEY.replace("VALUED", &valued(&program));
+    print(&format!("{functions}{behind_key}{}", registered.replace("-F _leasehold ", "-F _leasehold_line ")))
+}
+
+/// With KEY and COMMAND as two arguments, which are one list of words to the parser, so that options end at KEY.
+fn parted(program: Command) -> Command {
+    ["run", "elect", "steal"].into_iter().fold(program, |program, name| {
+        program.mut_subcommand(name, |command| {
+            let key =
+                |words: Arg| words.action(ArgAction::Set).num_args(1).trailing_var_arg(false).value_names(["KEY"]);
+            let key = |words| key(words).value_hint(ValueHint::Other);
+            let behind = Arg::new("command").num_args(0..).trailing_var_arg(true);
+            command.mut_arg("words", key).arg(behind.value_hint(ValueHint::CommandWithArguments))
+        })
+    })
+}
+
+/// The options whose value is the next word, as a pattern.
+fn valued(program: &Command) -> String {
+    let commands = program.get_subcommands().filter(|command| ["run", "elect", "steal"].contains(&command.get_name()));
+    let options = commands.flat_map(Command::get_opts).filter(|option| option.get_action().takes_values());
+    let mut patterns: Vec<_> = options
+        .flat_map(|option| {
+            let long = option.get_long().into_iter().chain(option.get_all_aliases().unwrap_or_default());
+            let short = option.get_short().map(|letter| format!("-{letter} | -[!-]*{letter}"));
+            long.map(|name| format!("--{name}")).chain(short).collect::<Vec<_>>()
+        })
+        .collect();
+    patterns.sort();
+    patterns.dedup();
+    patterns.join(" | ")
+}
