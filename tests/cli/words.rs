@@ -40,6 +40,21 @@ fn a_word_that_is_not_utf_8_arrives_as_it_is() {
     assert_eq!(output.stdout, b"\xff\xfe\x80");
 }
 
+/// As somebody would write it who comes from flock, or forgets `run`.
+#[test]
+fn a_command_without_run_is_told_of_run() {
+    let scratch = Scratch::new();
+    for words in [&["backup", "./backup.sh"][..], &["-n", "backup", "true"], &["lock", "backup"]] {
+        let done = scratch.done(words);
+        let remedy = "write leasehold run [OPTIONS] KEY COMMAND...";
+        assert!(done.code == 64 && done.err.contains(remedy) && done.err.lines().count() == 1, "{done:?}");
+    }
+    for words in [&["run", "--until", "3", "k", "true"][..], &["list", "-n"], &["help", "nothing"]] {
+        let done = scratch.done(words);
+        assert!(done.code == 64 && !done.err.contains("write leasehold run"), "{done:?}");
+    }
+}
+
 #[test]
 fn a_key_that_is_not_utf_8_is_refused() {
     let scratch = Scratch::new();

@@ -344,9 +344,14 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     {
         words.push("(no shell runs the command; for a line of shell, write sh -c LINE after the key)");
     }
-    let help = match std::env::args_os().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
-        Some(order) => format!("leasehold {} --help", order.display()),
-        None => "leasehold --help".into(),
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    let help = if Cli::command().find_subcommand(&first).is_some() {
+        format!("leasehold {} --help", first.display())
+    } else {
+        if first != "help" && matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
+            words.push("(to run a command under a lease, write leasehold run [OPTIONS] KEY COMMAND...)");
+        }
+        "leasehold --help".into()
     };
     Err(Failure::new(USAGE, format!("{}; {help} shows what there is", words.join(" "))))
 }
