@@ -79,6 +79,7 @@ fn bash_completes_the_command_behind_the_key() {
     for (words, offered, never) in [
         ("run --on-lo", "--on-loss", "printf"),
         ("run --on-loss ''", "kill", "printf"),
+        ("run --on-loss = k", "kill", "warn"),
         ("run k -", "", "--on-loss"),
         ("run k ''", "printf", "--on-loss"),
         ("run k -- print", "printf", "--on-loss"),

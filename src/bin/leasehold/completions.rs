@@ -28,7 +28,12 @@ _leasehold_line() {
             *) key=$at; break ;;
         esac
     done
-    if [[ -z $key ]]; then _leasehold "$@"; return; fi
+    if [[ -z $key ]]; then
+        # clap's function asks which option the value belongs to.
+        if [[ ${3-} == = ]]; then set -- "$1" "$2" "${COMP_WORDS[COMP_CWORD - 2]}"; fi
+        _leasehold "$@"
+        return
+    fi
     COMPREPLY=()
     command=$(( key + 1 ))
     while (( command <= COMP_CWORD )) && _leasehold_joined "$command"; do (( command++ )); done
