@@ -23,7 +23,7 @@ test-long: ## tabs that are hidden for minutes, and twenty that count; take-over
 sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind
 	@.ci/sim
 
-model: ## the shipped core under a model checker at full size, an hour and 6 GB; prints its table
+model: ## the shipped core under a model checker at full size, two hours; prints its table
 	@.ci/with cargo run --release -p leasehold-model
 
 fuzz: ## random operations and random bytes, for minutes instead of seconds
