@@ -199,12 +199,18 @@ fn who_does_not_read_holds_nobody_up() {
     world.run(async {
         let tab = world.tab();
         let mut events = tab.leases.events();
+        let mut tokens = Vec::new();
         for _ in 0..3_000 {
-            tab.leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            let guard = tab.leases.lock("k").acquire().await.unwrap();
+            tokens.push(guard.token());
+            guard.release().await.unwrap();
         }
-        assert_eq!(events.missed(), 6_000 - 4_096);
+        let missed = 6_000 - 4_096;
+        assert_eq!(events.missed(), missed as u64);
         let kept = told(&mut events);
         assert_eq!((kept.len(), kept.last().map(|event| event.kind.name())), (4_096, Some("released")));
+        // Each guard has two events, and the oldest are dropped.
+        assert_eq!(kept[0].kind.token(), Some(tokens[missed / 2]));
     });
 }
 

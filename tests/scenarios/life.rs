@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc};
 
 use futures::{FutureExt, channel::oneshot, future::join_all, join};
 use leasehold::{
-    AcquireError, LeaseManager, LostReason, Mode, ReleaseOutcome,
+    AcquireError, LeaseEventKind, LeaseManager, LostReason, Mode, ReleaseOutcome,
     store::{Durability, Fault, NoStore, Store},
 };
 
@@ -210,6 +210,20 @@ fn a_manager_counts_what_it_does() {
         assert_eq!((two_did.granted, two_did.lost, two_did.released, two_did.waited), (1, 0, 1, 0));
         assert!((3..=5).contains(&one_did.renewed), "about one a heartbeat: {}", one_did.renewed);
         assert_eq!(one_did.transactions, one.take_transactions() as u64);
+    });
+}
+
+#[test]
+fn a_request_that_waits_for_its_own_context_does_not_count_as_queued() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let (held, mut events) = (tab.leases.lock("k").acquire().await.unwrap(), tab.leases.events());
+        let mut wait = Box::pin(tab.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut wait).await.is_none());
+        let told = events.next().await.map(|event| event.kind);
+        assert_eq!((told, tab.leases.stats().waited), (Some(LeaseEventKind::Waiting { ahead: 0 }), 0));
+        held.release().await.unwrap();
+        wait.await.unwrap().release().await.unwrap();
     });
 }
 
