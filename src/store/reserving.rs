@@ -73,3 +73,44 @@ pub(super) fn contested(batch: &Batch, most: usize) -> Vec<Key> {
     }
     keys
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Acquire, Operation, RequestId, SessionId, Token};
+
+    fn batch(actions: impl IntoIterator<Item = Action>) -> Batch {
+        let key = |number| Key::new(&format!("k{number}")).unwrap();
+        let operations = actions.into_iter().enumerate().map(|(number, action)| Operation { key: key(number), action });
+        Batch::new(SessionId(1), operations.collect())
+    }
+
+    fn asks(wait: bool) -> Action {
+        Action::Acquire(Acquire { wait, ..Acquire::new(RequestId(1), 1) })
+    }
+
+    fn releases() -> Action {
+        Action::Release { token: Token::from_u64(64).unwrap(), request: RequestId(1) }
+    }
+
+    #[test]
+    fn a_batch_with_a_try_reserves_nothing() {
+        assert!(writes_in_any_case(&batch([asks(true), releases()])));
+        assert!(!writes_in_any_case(&batch([asks(false)])) && !writes_in_any_case(&batch([Action::Look])));
+        assert!(!writes_in_any_case(&batch([asks(true), asks(false)])));
+        assert!(!writes_in_any_case(&batch([releases(), Action::AcquireAll(Vec::new())])));
+    }
+
+    /// Its failure says nothing about the next batch: a try may have no time at all.
+    #[test]
+    fn a_batch_with_a_try_does_not_count_as_failed() {
+        let pace = Pace::default();
+        pace.note_end(&batch([asks(false)]), true);
+        assert!(!pace.has_failed());
+        pace.note_end(&batch([asks(true)]), true);
+        pace.note_end(&batch([asks(false)]), false);
+        assert!(pace.has_failed(), "the try is no success, either");
+        pace.note_end(&batch([releases()]), false);
+        assert!(!pace.has_failed());
+    }
+}

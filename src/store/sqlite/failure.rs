@@ -157,3 +157,31 @@ pub(super) fn meaning(error: &Error) -> StoreError {
         _ => StoreError::transient(because("the SQLite file did not answer")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: i32) -> Error {
+        Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    /// After a failed sync, the commit may be in the log all the same.
+    #[test]
+    fn a_commit_that_failed_may_have_been_written_unless_its_write_was_refused() {
+        for refused in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_BUSY] {
+            assert_eq!(Trouble::of_commit(&error(refused)).into_error().applied, Applied::No, "{refused}");
+        }
+        for unknown in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR, ffi::SQLITE_CORRUPT] {
+            assert_eq!(Trouble::of_commit(&error(unknown)).into_error().applied, Applied::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_log_whose_index_another_process_rebuilds_is_waited_for() {
+        for code in [ffi::SQLITE_READONLY_RECOVERY, ffi::SQLITE_READONLY_CANTLOCK, ffi::SQLITE_BUSY_RECOVERY] {
+            assert!(matches!(Trouble::from(error(code)), Trouble::Busy(RECOVERS)), "{code}");
+        }
+        assert!(matches!(Trouble::from(error(ffi::SQLITE_READONLY)), Trouble::Disk(_)));
+    }
+}

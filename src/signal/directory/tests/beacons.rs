@@ -70,6 +70,20 @@ fn the_file_stays_if_the_end_of_a_session_was_not_written_and_is_proof_at_once()
     assert!(Sight::new(&path).is_gone(now()));
 }
 
+/// A file that cannot be opened is there, so a look at it ends the time without it.
+#[test]
+fn a_file_that_could_not_be_opened_meanwhile_is_missing_anew() {
+    let scratch = Scratch::new();
+    let path = beacon::path(&scratch.0, OWN);
+    let (mut sight, began) = (Sight::new(&path), now());
+    assert!(!sight.is_gone(began));
+    fs::create_dir(&path).unwrap();
+    assert!(!sight.is_gone(began + TOO_SOON));
+    fs::remove_dir(&path).unwrap();
+    assert!(!sight.is_gone(began + LONG_ENOUGH), "it has been missing for a moment only");
+    assert!(sight.is_gone(began + 2 * LONG_ENOUGH));
+}
+
 /// For display: one look, by whoever has no listener.
 #[test]
 fn one_look_sees_a_beacon_stand_for_as_long_as_it_is_locked() {

@@ -69,19 +69,25 @@ fn a_context_that_is_awake_looks_for_its_socket() {
 
 #[test]
 fn a_message_for_all_reaches_more_than_a_few() {
-    let scratch = Scratch::new();
-    let sockets: Vec<_> =
-        (10..200).map(|id| UnixDatagram::bind(scratch.file(SessionId(id), "socket")).unwrap()).collect();
-    let (inbox, _notices) = inbox();
-    let signals = DirectorySignals::new(&scratch.0);
-    signals.wake(OWN, true, Shared::downgrade(&inbox));
-    let body = Body::Gone { holder: OWN };
-    let message = Message { store: StoreId(1), key: Key::new("k").unwrap(), body };
-    signals.send(&message);
-    for socket in sockets {
-        socket.set_read_timeout(Some(BUSY)).unwrap();
-        let mut bytes = [0; 1_000];
-        let length = socket.recv(&mut bytes).unwrap();
-        assert_eq!(bytes[..length], *message.encode().as_bytes());
+    // Whoever rests at once has its listener send the rest of the copies before it ends.
+    for rests in [false, true] {
+        let scratch = Scratch::new();
+        let sockets: Vec<_> =
+            (10..200).map(|id| UnixDatagram::bind(scratch.file(SessionId(id), "socket")).unwrap()).collect();
+        let (inbox, _notices) = inbox();
+        let signals = DirectorySignals::new(&scratch.0);
+        signals.wake(OWN, true, Shared::downgrade(&inbox));
+        let body = Body::Gone { holder: OWN };
+        let message = Message { store: StoreId(1), key: Key::new("k").unwrap(), body };
+        signals.send(&message);
+        if rests {
+            signals.rest();
+        }
+        for socket in sockets {
+            socket.set_read_timeout(Some(BUSY)).unwrap();
+            let mut bytes = [0; 1_000];
+            let length = socket.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], *message.encode().as_bytes());
+        }
     }
 }
