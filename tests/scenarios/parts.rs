@@ -172,12 +172,14 @@ fn text_that_is_no_lease_is_refused_and_says_why() {
         }
     }
     let refused = |text: &str| LeaseParts::decode(text).unwrap_err();
-    let token = LeaseParts::decode(&text).unwrap().token().to_string();
+    let sound = LeaseParts::decode(&text).unwrap();
+    let (token, holder) = (sound.token().to_string(), sound.holder().to_string());
     assert_eq!(refused("hello"), InvalidParts::NotParts);
     let newer = text.replacen("leasehold-parts:1:", "leasehold-parts:2:", 1);
     assert_eq!(refused(&newer), InvalidParts::FormatTooNew { found: 2, known: 1 });
     for (field, sound, broken) in [
         ("mode", "exclusive", "exclusively"),
+        ("holder", &*holder, &holder[1..]),
         ("token", &*token, "9007199254740992"),
         ("key", "notes", ""),
         ("key", "notes", "%zz"),

@@ -54,6 +54,21 @@ fn a_list_looks_at_no_name_that_nobody_uses() {
     Runtime::new().unwrap().block_on(names::a_list_looks_at_no_name_that_nobody_uses(open));
 }
 
+/// It may have stood in the queue behind others of its process until its context counted it as failed.
+#[test]
+fn a_transaction_whose_time_is_over_is_not_begun() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    let step =
+        SessionStep::Open { beat: Beat { beat: 1, lease_ms: 60_000, ..Beat::default() }, instance: String::new() };
+    let batch = Batch { step, ..Batch::new(SessionId(1), Vec::new()) };
+    let late = block_on(store.transact(batch, Now::default(), Duration::ZERO)).unwrap_err();
+    assert_eq!((late.kind, late.applied), (StoreErrorKind::Busy, Applied::No), "{late}");
+    let sessions: i64 =
+        connect(&scratch.0).query_row("SELECT count(*) FROM leasehold_session", [], |row| row.get(0)).unwrap();
+    assert_eq!(sessions, 0);
+}
+
 #[test]
 fn new_sessions_are_told_of_others() {
     let scratch = Scratch::new();
