@@ -43,6 +43,8 @@ pub(crate) struct Fate {
     pub(crate) guards: AtomicUsize,
     /// Whether the end of the lease also ends the work under it, by `elect` or `OnLoss::Abort`.
     pub(crate) ends_work: AtomicBool,
+    /// Whether a fence waits, or has waited, for what earlier guards of the lease have fenced.
+    pub(crate) has_waited: AtomicBool,
     state: Mutex<FateState>,
 }
 
@@ -88,8 +90,9 @@ impl Fate {
             wakers: SortedMap::new(),
             last_place: 0,
         };
-        let (guards, ends_work, state) = (AtomicUsize::new(1), AtomicBool::new(false), Mutex::new(state));
-        Self { turn, slot, holder, since, origin, guards, ends_work, state }
+        let (guards, state) = (AtomicUsize::new(1), Mutex::new(state));
+        let (ends_work, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { turn, slot, holder, since, origin, guards, ends_work, has_waited, state }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.

@@ -6,7 +6,7 @@ use std::{
     string::String,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -14,7 +14,7 @@ use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
-use crate::executor::{Shared, WeakShared};
+use crate::executor::{DROPS_TASKS, Shared, WeakShared};
 use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
@@ -102,6 +102,8 @@ pub(crate) struct GuardFence {
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
+    /// Whether it is to wait for what earlier guards have fenced, and has not passed yet.
+    is_to_wait: AtomicBool,
 }
 
 impl GuardFence {
@@ -114,9 +116,13 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
+        // One fence waits, and not also those that begin meanwhile: they might wait for each other.
+        // The constant keeps this out of the npm package: IndexedDB runs one fenced transaction after the other.
+        let follows = DROPS_TASKS && driver.follows_another(turn, &fate.slot, fate.lease().0);
+        let is_to_wait = AtomicBool::new(follows && !fate.has_waited.swap(true, Ordering::Relaxed));
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let driver = Shared::downgrade(driver);
-        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place })
+        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, is_to_wait })
     }
 
     /// Nothing panics under the lock.
@@ -157,6 +163,10 @@ impl Fence for GuardFence {
         &self.ticket
     }
 
+    fn follows_another(&self) -> bool {
+        self.is_to_wait.load(Ordering::Relaxed)
+    }
+
     // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
@@ -166,7 +176,10 @@ impl Fence for GuardFence {
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
-            Ok(()) => *self.found() = Some(reply),
+            Ok(()) => {
+                self.is_to_wait.store(false, Ordering::Relaxed);
+                *self.found() = Some(reply);
+            }
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.
             Err(_) if driver.as_ref().is_some_and(|driver| driver.has_outgrown(turn, slot, &self.ticket)) => {
@@ -207,6 +220,15 @@ impl Fence for GuardFence {
     fn over(&self) {
         if let Some(driver) = self.driver.upgrade() {
             driver.over(self.place.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Drop for GuardFence {
+    fn drop(&mut self) {
+        if *self.is_to_wait.get_mut() {
+            // It did not pass, so the next fence waits in its place.
+            self.fate.has_waited.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, Token, TurnId};
 use crate::store::OpenTransaction;
 
 impl Driver {
@@ -31,6 +31,11 @@ impl Driver {
     /// Whether the lease of a guard was upgraded, or may have been, after this ticket was made.
     pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
         self.core().machine.has_outgrown(turn, slot, ticket)
+    }
+
+    /// Whether this guard alone has a lease that an earlier guard of this context may have had before it.
+    pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
+        self.core().machine.follows_another(turn, slot, token)
     }
 
     /// Notes an open transaction of the user's, and returns its number.

@@ -9,6 +9,7 @@ use super::{
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
     key::Key,
+    mode::Mode,
     output::LostReason,
     pending::Sent,
     record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
@@ -77,6 +78,13 @@ impl Machine {
             batch.step = SessionStep::Beat(self.session.beat(sent, lease_ms, self.presence.beacon_stands()));
         }
         Some(Ticket { batch, store, token, request, upgrade, sent })
+    }
+
+    /// Whether the guard with this token alone has an exclusive lease that an earlier guard of this context may have had before it.
+    pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
+        self.cohorts.held(slot).is_some_and(|held| {
+            held.mode == Mode::Exclusive && held.grant != token && held.users.len() == 1 && held.is_used_by(turn)
+        })
     }
 
     /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no shorter lease than that one, which may

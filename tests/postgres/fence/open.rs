@@ -1,8 +1,9 @@
 //! While a fenced transaction is open: who waits for it, and who does not.
 
 use futures::future::join_all;
-use leasehold::{AcquireError, machine::StoreErrorKind};
+use leasehold::{AcquireError, FenceError, machine::StoreErrorKind};
 use tokio::time::timeout;
+use tokio_postgres::IsolationLevel;
 
 use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
 use crate::server::{PATIENCE, on_server, until};
@@ -23,6 +24,56 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
         let stolen = timeout(PATIENCE, steal).await.unwrap().unwrap();
         assert!(stolen.token() > guard.token());
         assert_eq!(noted(&place).await, ["in time"]);
+    });
+}
+
+/// The task of a holder may be dropped while its commit is on the way. The manager then hands the lease on, and no record changes.
+#[test]
+fn whoever_is_handed_the_lease_fences_after_what_the_guard_before_has_fenced() {
+    on_server("fence_handed", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let (mut early, mut hasty, mut later) = (place.client().await, place.client().await, place.client().await);
+        let first = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(first.fence(&mut transaction).await.unwrap());
+        note(&transaction, &place, "first").await.unwrap();
+        let next = leases.lock("k").acquire();
+        let mut next = std::pin::pin!(next);
+        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+        drop(first);
+        let guard = timeout(PATIENCE, next).await.unwrap().unwrap();
+        let mut old = early.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
+        let Err(FenceError::Store(refused)) = guard.fence(&mut old).await else { panic!("its snapshot is too old") };
+        assert!(refused.retry && refused.message.contains("an earlier guard of this manager"), "{refused}");
+
+        let mut given_up = hasty.transaction().await.unwrap();
+        assert!(timeout(WHILE, guard.fence(&mut given_up)).await.is_err(), "two guards have fenced at once");
+        let mut mine = later.transaction().await.unwrap();
+        {
+            let mut fenced = guard.fence(&mut mine);
+            assert!(timeout(WHILE, fenced.as_mut()).await.is_err(), "two guards have fenced at once");
+            transaction.commit().await.unwrap();
+            drop(timeout(PATIENCE, fenced).await.unwrap().unwrap());
+        }
+        let seen = mine.query(&format!("SELECT text FROM {}_notes", place.prefix), &[]).await.unwrap();
+        assert_eq!(seen.len(), 1, "it reads what the guard before has written");
+        // One guard may have several transactions.
+        let mut another = user.transaction().await.unwrap();
+        drop(timeout(PATIENCE, guard.fence(&mut another)).await.unwrap().unwrap());
+    });
+}
+
+/// The work under one of these guards may wait for the work under another.
+#[test]
+fn guards_that_share_a_lease_in_one_process_fence_at_once() {
+    on_server("fence_sharers", |place| async move {
+        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
+        let request = leases.lock("k").share_in_process();
+        let guards = [request.clone().acquire().await.unwrap(), request.acquire().await.unwrap()];
+        let mut transactions = [user.transaction().await.unwrap(), other.transaction().await.unwrap()];
+        for (guard, transaction) in guards.iter().zip(&mut transactions) {
+            drop(timeout(PATIENCE, guard.fence(transaction)).await.unwrap().unwrap());
+        }
     });
 }
 
