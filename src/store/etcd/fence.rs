@@ -26,6 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Put `Compare::value(key, CompareOp::Equal, value)` for each of them into your own transaction, on a connection to the
 /// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
 /// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
+///
+/// The record does not change when a manager passes the lease from one guard to its next request. So await your transaction before you
+/// release or drop the guard: one that is still on its way may be written after the next guard of the same manager was granted. A task that
+/// may be dropped meanwhile, as by a time-out, should leave the transaction and the guard to a task of their own. Or compare what you read,
+/// too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdFence {
     compares: Vec<EtcdCompare>,
