@@ -3,9 +3,14 @@
 use std::cell::Cell;
 
 use futures::future::{FutureExt, join_all};
-use leasehold::{AcquireError, InvalidOptions, LostReason, Mode, MultiRequest, ReleaseOutcome, store::Fault};
+use leasehold::{
+    AcquireError, InvalidOptions, LeaseManager, LostReason, Mode, MultiRequest, ReleaseOutcome, store::Fault,
+};
 
-use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::{
+    doubles::SlowStore,
+    world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs},
+};
 
 const BOTH: [(&str, Mode); 2] = [("a", Mode::Exclusive), ("b", Mode::Exclusive)];
 
@@ -43,6 +48,29 @@ fn each_key_has_its_mode_and_its_token() {
             world.sim.pass(secs(1)).await;
             assert!(is_idle(&two, &["a", "b"]).await);
         }
+    });
+}
+
+/// A context that hangs right after the grant learns of a loss before its code goes on.
+#[test]
+fn keys_that_were_lost_before_the_code_went_on_are_asked_for_again() {
+    everywhere(async |world| {
+        let (one, two) = (world.sim.context(), world.dark_tab());
+        let store = SlowStore::new(world.shared.clone(), one.clone(), 10..=10);
+        let leases =
+            LeaseManager::builder(store, one.clone()).lease(LEASE).heartbeat(HEARTBEAT).beacon(false).build().unwrap();
+        let mut all = Box::pin(leases.lock_all(BOTH).acquire());
+        assert!(all.as_mut().now_or_never().is_none());
+        world.sim.pass(ms(100)).await;
+        assert!(!is_idle(&two, &["a"]).await, "they are granted, and nobody knows");
+        one.freeze();
+        let taken = two.leases.lock("a").acquire().await.unwrap();
+        one.thaw();
+        assert!(world.within(ms(500), &mut all).await.is_none(), "one of them is lost");
+        taken.release().await.unwrap();
+        let all = all.await.unwrap();
+        assert!(all.is_valid());
+        assert_eq!(all.release().await.unwrap(), ReleaseOutcome::Released);
     });
 }
 
