@@ -61,9 +61,9 @@ fn completions_are_written_for_each_shell() {
     }
 }
 
-/// Behind KEY a shell completes the command, and offers none of leasehold's options, which would be refused there.
+/// After KEY a shell completes the command, and offers none of leasehold's options, which would be refused there.
 #[test]
-fn bash_completes_the_command_behind_the_key() {
+fn bash_completes_the_command_after_the_key() {
     let scratch = Scratch::new();
     if Command::new("bash").arg("--version").output().is_err() {
         return skip("bash is not installed");

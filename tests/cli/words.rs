@@ -40,7 +40,7 @@ fn a_word_that_is_not_utf_8_arrives_as_it_is() {
     assert_eq!(output.stdout, b"\xff\xfe\x80");
 }
 
-/// As somebody would write it who comes from flock, or forgets `run`.
+/// People who are used to flock, or who forget `run`, write such lines.
 #[test]
 fn a_command_without_run_is_told_of_run() {
     let scratch = Scratch::new();

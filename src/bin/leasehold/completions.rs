@@ -7,9 +7,9 @@ use super::codes::{Exit, Failure};
 use super::options::Cli;
 use super::output::print;
 
-/// What bash calls instead of clap's function. Behind KEY stands a command, to which none of leasehold's options belong.
-const BEHIND_KEY: &str = r#"
-# Behind KEY stand a command and its arguments.
+/// What bash calls instead of clap's function. After KEY comes a command, which takes none of leasehold's options.
+const AFTER_KEY: &str = r#"
+# After KEY come a command and its arguments.
 _leasehold_line() {
     local at word key= valued= ended= command
     case ${COMP_WORDS[1]-} in
@@ -29,7 +29,7 @@ _leasehold_line() {
         esac
     done
     if [[ -z $key ]]; then
-        # clap's function asks which option the value belongs to.
+        # clap's function expects the option as the previous word, and not the = between option and value.
         if [[ ${3-} == = ]]; then set -- "$1" "$2" "${COMP_WORDS[COMP_CWORD - 2]}"; fi
         _leasehold "$@"
         return
@@ -42,14 +42,14 @@ _leasehold_line() {
         local IFS=$'\n'
         COMPREPLY=( $(compgen -c -- "$2") )
     elif (( command < COMP_CWORD )); then
-        # The package bash-completion has one of these. Without it, names of files are offered.
+        # The package bash-completion defines one of these. Without it, bash offers the names of files.
         if declare -F _comp_command_offset >/dev/null; then _comp_command_offset "$command"
         elif declare -F _command_offset >/dev/null; then _command_offset "$command"
         fi
     fi
 }
 
-# Whether this word continues the one before: bash parts words at = and :, as in --store=sqlite:leases.db.
+# Whether this word continues the one before: bash splits words at = and :, as in --store=sqlite:leases.db.
 _leasehold_joined() {
     [[ ${COMP_WORDS[$1]} == [=:]* || ${COMP_WORDS[$1 - 1]} == [=:] ]]
 }
@@ -64,24 +64,24 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
         return print(&script);
     }
     let (functions, registered) = script.split_at(script.find("\nif [[ \"${BASH_VERSINFO").unwrap_or(script.len()));
-    let behind_key = BEHIND_KEY.replace("VALUED", &valued(&program));
-    print(&format!("{functions}{behind_key}{}", registered.replace("-F _leasehold ", "-F _leasehold_line ")))
+    let after_key = AFTER_KEY.replace("VALUED", &valued(&program));
+    print(&format!("{functions}{after_key}{}", registered.replace("-F _leasehold ", "-F _leasehold_line ")))
 }
 
-/// With KEY and COMMAND as two arguments, which are one list of words to the parser, so that options end at KEY.
+/// Makes two arguments of KEY and COMMAND, so that options end at KEY. To the parser of the program they are one list of words.
 fn parted(program: Command) -> Command {
     ["run", "elect", "steal"].into_iter().fold(program, |program, name| {
         program.mut_subcommand(name, |command| {
             let key =
                 |words: Arg| words.action(ArgAction::Set).num_args(1).trailing_var_arg(false).value_names(["KEY"]);
             let key = |words| key(words).value_hint(ValueHint::Other);
-            let behind = Arg::new("command").num_args(0..).trailing_var_arg(true);
-            command.mut_arg("words", key).arg(behind.value_hint(ValueHint::CommandWithArguments))
+            let rest = Arg::new("command").num_args(0..).trailing_var_arg(true);
+            command.mut_arg("words", key).arg(rest.value_hint(ValueHint::CommandWithArguments))
         })
     })
 }
 
-/// The options whose value is the next word, as a pattern.
+/// A pattern of the shell for the options whose value is the next word.
 fn valued(program: &Command) -> String {
     let commands = program.get_subcommands().filter(|command| ["run", "elect", "steal"].contains(&command.get_name()));
     let options = commands.flat_map(Command::get_opts).filter(|option| option.get_action().takes_values());
