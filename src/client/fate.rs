@@ -43,7 +43,7 @@ pub(crate) struct Fate {
     pub(crate) guards: AtomicUsize,
     /// Whether the end of the lease also ends the work under it, by `elect` or `OnLoss::Abort`.
     pub(crate) ends_work: AtomicBool,
-    /// Whether a fence waits, or has waited, for what earlier guards of the lease have fenced.
+    /// Whether a fence waits, or has waited, for the transactions that earlier guards of the lease have fenced.
     pub(crate) has_waited: AtomicBool,
     state: Mutex<FateState>,
 }

@@ -102,7 +102,7 @@ pub(crate) struct GuardFence {
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
-    /// Whether it is to wait for what earlier guards have fenced, and has not passed yet.
+    /// Whether it must wait for the transactions that earlier guards have fenced, and has not passed yet.
     is_to_wait: AtomicBool,
 }
 
@@ -116,7 +116,7 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
-        // One fence waits, and not also those that begin meanwhile: they might wait for each other.
+        // Only one fence of the lease waits at a time: two that wait might wait for each other.
         // The constant keeps this out of the npm package: IndexedDB runs one fenced transaction after the other.
         let follows = DROPS_TASKS && driver.follows_another(turn, &fate.slot, fate.lease().0);
         let is_to_wait = AtomicBool::new(follows && !fate.has_waited.swap(true, Ordering::Relaxed));

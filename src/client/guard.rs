@@ -211,7 +211,7 @@ impl LeaseGuard {
     }
 
     /// Watches the state of the lease. Any number of watches may exist, and each may outlive the guard. Unlike a clone of the guard, a watch
-    /// does not keep the lease: give it to a health check, for example.
+    /// does not keep the lease, so it suits a health check, for example.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch::new(&self.fate)
     }

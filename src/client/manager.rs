@@ -227,8 +227,8 @@ impl LeaseManager {
     /// requests shared its lease. Otherwise as for [`acquire`](LeaseRequest::acquire).
     ///
     /// # Cancel safety
-    /// Dropping the future releases the lease, or leaves it as the parts had it, for example if the future was never polled: then a clone
-    /// of the parts can be resumed, and without one the key is free only when the lease expires.
+    /// Dropping the future releases the lease, or leaves it as it was before the call, for example if the future was never polled. Then you
+    /// can resume a clone of the parts. Without a clone, the key is free only when the lease expires.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -33,7 +33,7 @@ impl Driver {
         self.core().machine.has_outgrown(turn, slot, ticket)
     }
 
-    /// Whether this guard alone has a lease that an earlier guard of this context may have had before it.
+    /// Whether this guard is the only one of an exclusive lease that an earlier guard of this context may have had.
     pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
         self.core().machine.follows_another(turn, slot, token)
     }

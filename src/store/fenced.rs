@@ -50,9 +50,9 @@ pub trait Fence: MaybeSendSync {
     fn ticket(&self) -> &Ticket;
 
     /// Whether an earlier guard of the same context had the lease, so that a transaction which that guard fenced may still be open: its
-    /// task may have been dropped during the commit. No record changes when a context passes its lease on, so a database that admits two
-    /// fenced transactions at once MUST wait until the earlier ones are over. A fence that follows nobody must not wait for others: they
-    /// may be of the same guard.
+    /// task may have been dropped during the commit. No record changes when a context passes its lease on. So if this is true, a store
+    /// whose database admits two fenced transactions at once MUST wait until the earlier ones are over. If it is false, the store must not
+    /// wait for other fenced transactions: they may be of the same guard.
     fn follows_another(&self) -> bool {
         false
     }

@@ -54,7 +54,7 @@ fn a_list_looks_at_no_name_that_nobody_uses() {
     Runtime::new().unwrap().block_on(names::a_list_looks_at_no_name_that_nobody_uses(open));
 }
 
-/// It may have stood in the queue behind others of its process until its context counted it as failed.
+/// It may have waited for other transactions of its process until its context counted it as failed.
 #[test]
 fn a_transaction_whose_time_is_over_is_not_begun() {
     let scratch = Scratch::new();

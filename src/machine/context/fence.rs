@@ -80,7 +80,7 @@ impl Machine {
         Some(Ticket { batch, store, token, request, upgrade, sent })
     }
 
-    /// Whether the guard with this token alone has an exclusive lease that an earlier guard of this context may have had before it.
+    /// Whether the guard with this token is the only one of an exclusive lease that an earlier guard of this context may have had.
     pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
         self.cohorts.held(slot).is_some_and(|held| {
             held.mode == Mode::Exclusive && held.grant != token && held.users.len() == 1 && held.is_used_by(turn)

@@ -27,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
 /// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
 ///
-/// The record does not change when a manager passes the lease from one guard to its next request. So await your transaction before you
-/// release or drop the guard: one that is still on its way may be written after the next guard of the same manager was granted. A task that
-/// may be dropped meanwhile, as by a time-out, should leave the transaction and the guard to a task of their own. Or compare what you read,
-/// too.
+/// The record does not change when a manager passes the lease from one guard to the next. So await your transaction before you release or
+/// drop the guard. Otherwise etcd may apply the transaction after the next guard of the same manager was granted the lease. If your future
+/// may be dropped before the answer, for example by a time-out, move the transaction and the guard into a task of their own, or
+/// also compare the values that you read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdFence {
     compares: Vec<EtcdCompare>,

@@ -99,7 +99,8 @@ impl Check<'_> {
         Ok((store, records))
     }
 
-    /// Asks to wait for what earlier guards have fenced, if there were any. The index of the answer, which says whether all may be seen.
+    /// Adds a wait for the transactions that earlier guards have fenced, if there were earlier guards. Returns the index of the
+    /// answer, which says whether this transaction can see all that those have written.
     fn wait_for_earlier(&self, round: &mut Round, locks: &[i64]) -> Option<usize> {
         self.fence.follows_another().then(|| {
             let waited = round.add(&self.names.wait_until_unlocked(locks));

@@ -65,8 +65,9 @@ impl StoreText {
 
 /// The statements.
 impl Names {
-    /// Waits until no other transaction has these locks. A transaction with a snapshot would not see what the others write, so it waits
-    /// for nobody, and the answer is not true if it had to. It takes the locks, too: roll back to a savepoint before it.
+    /// Waits until no other transaction has these locks. A transaction that keeps one snapshot would not see what the others write. So it
+    /// does not wait: its answer is false if another transaction has one of the locks. The statement takes the locks, too: roll back to a
+    /// savepoint before it.
     pub(super) fn wait_until_unlocked(&self, locks: &[i64]) -> String {
         format!(
             "SELECT CASE WHEN current_setting('transaction_isolation') IN ('repeatable read', 'serializable') \
@@ -312,9 +313,9 @@ pub(super) fn session_of(row: &Found) -> Option<SessionId> {
     u128::from_str_radix(id, 16).ok().map(SessionId)
 }
 
-/// A condition in SQL: whether a record has this format, as [`Records::text`] writes one that nobody uses, and no number in it can be out of
-/// range. A record in any other form counts as one in use. (A regular expression takes several times as long, because the server
-/// compiles a part of it anew for each row.)
+/// A condition in SQL. It is true if a record has the text that [`Records::text`] writes if nobody uses the record, in this format and with
+/// no number out of range. A record in any other form counts as one in use. (A regular expression takes several times as long, because
+/// the server compiles a part of it anew for each row.)
 fn is_idle() -> String {
     let [token, revision, exclusive] = [r#""last_token":"#, r#""revision":"#, r#""last_exclusive":"#];
     let whole = format!(r#"{{"format":{FORMAT},{token}%,{revision}%,"grants":[],"queue":[],{exclusive}%}}"#);

@@ -70,7 +70,7 @@ fn the_file_stays_if_the_end_of_a_session_was_not_written_and_is_proof_at_once()
     assert!(Sight::new(&path).is_gone(now()));
 }
 
-/// A file that cannot be opened is there, so a look at it ends the time without it.
+/// A file that cannot be opened exists, so a look that meets it ends the time for which the file was missing.
 #[test]
 fn a_file_that_could_not_be_opened_meanwhile_is_missing_anew() {
     let scratch = Scratch::new();

@@ -69,7 +69,7 @@ fn a_context_that_is_awake_looks_for_its_socket() {
 
 #[test]
 fn a_message_for_all_reaches_more_than_a_few() {
-    // Whoever rests at once has its listener send the rest of the copies before it ends.
+    // If the context rests at once, its listener sends the remaining copies before it ends.
     for rests in [false, true] {
         let scratch = Scratch::new();
         let sockets: Vec<_> =

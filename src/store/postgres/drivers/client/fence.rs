@@ -21,8 +21,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
 /// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
-/// until the answer is ready. No other manager is granted the lease before the transaction ends, so keep it short. This manager may pass
-/// the lease on to its next request if you drop the guard earlier; then the fence of the next guard waits until the transaction ends.
+/// until the answer is ready. No other manager is granted the lease before the transaction ends, so keep it short. If you drop the guard
+/// earlier, its manager may pass the lease to its next request. The fence of the next guard then waits until the transaction ends.
 ///
 /// **A refused transaction cannot be committed**: it is in the failed state. So is one whose answer is dropped before it is ready.
 /// `commit()` of `tokio-postgres` rolls such a transaction back and reports no error, so check the answer of the fence. Fence the
