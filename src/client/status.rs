@@ -23,7 +23,7 @@ pub(crate) fn seen(driver: &Driver, key: Key, answer: Option<Response>) -> Resul
     }))
 }
 
-/// Why the store shows nothing. If the manager was closed, that is what closed the store.
+/// Why the store shows nothing. If the manager was closed, it closed the store, so the error is `Closed`.
 pub(crate) fn unseen(driver: &Driver, error: StoreError) -> AcquireError {
     if error.kind == StoreErrorKind::Closed && driver.is_closed() { AcquireError::Closed } else { error.into() }
 }
