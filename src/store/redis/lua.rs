@@ -12,7 +12,7 @@ pub(super) struct Script {
     pub(super) text: String,
     pub(super) digest: String,
     /// The same script for a server whose memory is full, if it may write there at all.
-    pub(super) when_full: Option<Box<Script>>,
+    pub(super) when_full: Option<Box<Self>>,
 }
 
 /// Lets a script write although the memory of the server has reached `maxmemory`. Servers before Redis 7 do not know it.
