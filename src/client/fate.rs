@@ -43,8 +43,10 @@ pub(crate) struct Fate {
     pub(crate) guards: AtomicUsize,
     /// Whether the end of the lease also ends the work under it, by `elect` or `OnLoss::Abort`.
     pub(crate) ends_work: AtomicBool,
-    /// Whether a fence waits, or has waited, for the transactions that earlier guards of the lease have fenced.
-    pub(crate) has_waited: AtomicBool,
+    /// Whether a fence has passed, so that a transaction of this guard's own may be open.
+    pub(crate) has_fenced: AtomicBool,
+    /// Whether a fence waits for what earlier guards of the lease have fenced.
+    pub(crate) has_waiting_fence: AtomicBool,
     state: Mutex<FateState>,
 }
 
@@ -91,8 +93,8 @@ impl Fate {
             last_place: 0,
         };
         let (guards, state) = (AtomicUsize::new(1), Mutex::new(state));
-        let (ends_work, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { turn, slot, holder, since, origin, guards, ends_work, has_waited, state }
+        let [ends_work, has_fenced, has_waiting_fence] = [false; 3].map(AtomicBool::new);
+        Self { turn, slot, holder, since, origin, guards, ends_work, has_fenced, has_waiting_fence, state }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.

@@ -102,8 +102,10 @@ pub(crate) struct GuardFence {
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
-    /// Whether it must wait for the transactions that earlier guards have fenced, and has not passed yet.
-    is_to_wait: AtomicBool,
+    /// Whether an earlier guard of this context had the lease when this fence began.
+    follows: bool,
+    /// Whether it waits, or has waited, for what earlier guards have fenced.
+    waits: AtomicBool,
 }
 
 impl GuardFence {
@@ -116,13 +118,11 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
-        // Only one fence of the lease waits at a time: two that wait might wait for each other.
         // The constant keeps this out of the npm package: IndexedDB runs one fenced transaction after the other.
         let follows = DROPS_TASKS && driver.follows_another(turn, &fate.slot, fate.lease().0);
-        let is_to_wait = AtomicBool::new(follows && !fate.has_waited.swap(true, Ordering::Relaxed));
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
-        let driver = Shared::downgrade(driver);
-        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, is_to_wait })
+        let (driver, waits) = (Shared::downgrade(driver), AtomicBool::new(false));
+        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, follows, waits })
     }
 
     /// Nothing panics under the lock.
@@ -163,8 +163,12 @@ impl Fence for GuardFence {
         &self.ticket
     }
 
-    fn follows_another(&self) -> bool {
-        self.is_to_wait.load(Ordering::Relaxed)
+    // One fence waits, and not also those that are sent meanwhile or after it: they might wait for each other.
+    fn waits_for_earlier(&self) -> bool {
+        let waits = self.follows
+            && !self.fate.has_fenced.load(Ordering::Relaxed)
+            && !self.fate.has_waiting_fence.swap(true, Ordering::Relaxed);
+        self.waits.fetch_or(waits, Ordering::Relaxed) || waits
     }
 
     // Protocol: docs/protocol.md#s.
@@ -177,7 +181,7 @@ impl Fence for GuardFence {
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
             Ok(()) => {
-                self.is_to_wait.store(false, Ordering::Relaxed);
+                self.fate.has_fenced.store(true, Ordering::Relaxed);
                 *self.found() = Some(reply);
             }
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
@@ -226,9 +230,9 @@ impl Fence for GuardFence {
 
 impl Drop for GuardFence {
     fn drop(&mut self) {
-        if *self.is_to_wait.get_mut() {
-            // It did not pass, so the next fence waits in its place.
-            self.fate.has_waited.store(false, Ordering::Relaxed);
+        if *self.waits.get_mut() {
+            // If it did not pass, the next fence waits in its place.
+            self.fate.has_waiting_fence.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -52,8 +52,9 @@ pub trait Fence: MaybeSendSync {
     /// Whether an earlier guard of the same context had the lease, so that a transaction which that guard fenced may still be open: its
     /// task may have been dropped during the commit. No record changes when a context passes its lease on. So if this is true, a store
     /// whose database admits two fenced transactions at once MUST wait until the earlier ones are over. If it is false, the store must not
-    /// wait for other fenced transactions: they may be of the same guard.
-    fn follows_another(&self) -> bool {
+    /// wait for other fenced transactions: they may be of the same guard. Ask right before the check is sent: the answer is true for the
+    /// first fence of the guard that asks.
+    fn waits_for_earlier(&self) -> bool {
         false
     }
 

@@ -102,7 +102,7 @@ impl Check<'_> {
     /// Adds a wait for the transactions that earlier guards have fenced, if there were earlier guards. Returns the index of the
     /// answer, which says whether this transaction can see all that those have written.
     fn wait_for_earlier(&self, round: &mut Round, locks: &[i64]) -> Option<usize> {
-        self.fence.follows_another().then(|| {
+        self.fence.waits_for_earlier().then(|| {
             let waited = round.add(&self.names.wait_until_unlocked(locks));
             round.add(BACK);
             waited

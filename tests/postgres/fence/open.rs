@@ -1,9 +1,9 @@
 //! While a fenced transaction is open: who waits for it, and who does not.
 
-use futures::future::join_all;
-use leasehold::{AcquireError, FenceError, machine::StoreErrorKind};
+use futures::future::{join, join_all};
+use leasehold::{AcquireError, FenceError, LeaseGuard, LeaseManager, machine::StoreErrorKind};
 use tokio::time::timeout;
-use tokio_postgres::IsolationLevel;
+use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
 use crate::server::{PATIENCE, on_server, until};
@@ -25,6 +25,18 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
         assert!(stolen.token() > guard.token());
         assert_eq!(noted(&place).await, ["in time"]);
     });
+}
+
+/// A lease that was handed on while the transaction that the guard before has fenced is still open.
+async fn handed<'a>(user: &'a mut Client, leases: &LeaseManager) -> (LeaseGuard, Transaction<'a>) {
+    let first = acquire(leases).await;
+    let mut transaction = user.transaction().await.unwrap();
+    drop(first.fence(&mut transaction).await.unwrap());
+    let hand_on = async {
+        tokio::time::sleep(WHILE).await;
+        drop(first);
+    };
+    (join(acquire(leases), hand_on).await.0, transaction)
 }
 
 /// The task of a holder may be dropped while its commit is on the way. The manager then hands the lease on, and no record changes.
@@ -74,6 +86,57 @@ fn guards_that_share_a_lease_in_one_process_fence_at_once() {
         for (guard, transaction) in guards.iter().zip(&mut transactions) {
             drop(timeout(PATIENCE, guard.fence(transaction)).await.unwrap().unwrap());
         }
+    });
+}
+
+/// One of two guards that share a lease outlives the other, which had the lease before it.
+#[test]
+fn a_guard_that_is_left_alone_does_not_wait_for_its_own_transaction() {
+    on_server("fence_alone", |place| async move {
+        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
+        let request = leases.lock("k").share_in_process();
+        let (first, second) = (request.clone().acquire().await.unwrap(), request.acquire().await.unwrap());
+        let (mut transaction, mut another) = (user.transaction().await.unwrap(), other.transaction().await.unwrap());
+        drop(second.fence(&mut transaction).await.unwrap());
+        drop(first);
+        drop(timeout(PATIENCE, second.fence(&mut another)).await.expect("it waits for itself").unwrap());
+    });
+}
+
+/// A fence waits for the guard before it, and is given up. Meanwhile another one of the same guard has begun, and passes later.
+#[test]
+fn a_fence_that_was_given_up_lets_no_other_wait_for_a_transaction_of_its_own_guard() {
+    on_server("fence_own", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let (mut hasty, mut calm, mut late) = (place.client().await, place.client().await, place.client().await);
+        let (guard, transaction) = handed(&mut user, &leases).await;
+        let (mut given_up, mut mine) = (hasty.transaction().await.unwrap(), calm.transaction().await.unwrap());
+        {
+            let mut waits = guard.fence(&mut given_up);
+            assert!(timeout(WHILE, waits.as_mut()).await.is_err(), "two guards have fenced at once");
+            let mut fenced = guard.fence(&mut mine);
+            assert!(timeout(WHILE, fenced.as_mut()).await.is_err(), "two guards have fenced at once");
+            drop(waits);
+            transaction.commit().await.unwrap();
+            drop(timeout(PATIENCE, fenced).await.unwrap().unwrap());
+        }
+        let mut another = late.transaction().await.unwrap();
+        drop(timeout(PATIENCE, guard.fence(&mut another)).await.expect("it waits for its own guard").unwrap());
+    });
+}
+
+/// Its answer was never polled.
+#[test]
+fn a_fence_that_is_not_sent_yet_lets_no_other_pass_before_it_waits() {
+    on_server("fence_unsent", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let (mut slow, mut quick) = (place.client().await, place.client().await);
+        let (guard, transaction) = handed(&mut user, &leases).await;
+        let (mut one, mut two) = (slow.transaction().await.unwrap(), quick.transaction().await.unwrap());
+        let unsent = guard.fence(&mut one);
+        assert!(timeout(WHILE, guard.fence(&mut two)).await.is_err(), "two guards have fenced at once");
+        drop(unsent);
+        transaction.commit().await.unwrap();
     });
 }
 
