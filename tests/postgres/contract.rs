@@ -153,6 +153,28 @@ fn a_list_of_few_keys_reads_few_rows() {
     });
 }
 
+/// A later version may have added a field that says that somebody uses the record.
+#[test]
+fn a_record_with_more_fields_is_listed() {
+    on_server("contract_more", |place| async move {
+        let (store, user) = (place.store().await, place.client().await);
+        let begin = r#"{"format":1,"last_token":77,"revision":44"#;
+        let idle = r#""grants":[],"queue":[],"last_exclusive":55"#;
+        for (key, text) in [
+            ("idle", format!("{begin},{idle}}}")),
+            ("after", format!(r#"{begin},{idle},"more":1}}"#)),
+            ("before", format!(r#"{begin},"more":1,{idle}}}"#)),
+            ("broken", format!("{begin},{idle},}}")),
+            ("twice", format!(r#"{begin},"grants":[7],"queue":[8],"last_exclusive":55}},"revision":1,{idle}}}"#)),
+        ] {
+            let insert = format!("INSERT INTO contract_more_record VALUES ('{key}', '{text}')");
+            user.batch_execute(&insert).await.unwrap();
+        }
+        let listed = ["after", "before", "broken", "twice"].map(|key| Key::new(key).unwrap());
+        assert_eq!(store.keys("").await.unwrap(), listed);
+    });
+}
+
 /// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many.
 #[test]
 fn a_store_with_many_idle_records_is_swept() {

@@ -333,6 +333,10 @@ fn is_idle() -> String {
         number("split_part(text, ',', 2)", token),
         number("split_part(text, ',', 3)", revision),
         number("left(split_part(text, ',', 6), -1)", exclusive),
+        // There is nothing else: a later version may have written more fields.
+        "text COLLATE \"C\" = concat_ws(',', split_part(text, ',', 1), split_part(text, ',', 2), split_part(text, ',', 3), \
+         '\"grants\":[],\"queue\":[]', left(split_part(text, ',', 6), -1) || '}')"
+            .to_owned(),
     ]
     .join(" AND ")
 }
