@@ -43,7 +43,10 @@ const MANNER: &str = "current_setting('transaction_read_only'), current_setting(
 /// Outside of a transaction, the server refuses a savepoint. Without one, it would take the locks of a fence and release them at once.
 const IN_TRANSACTION: [&str; 2] = ["SAVEPOINT leasehold_fence", "RELEASE SAVEPOINT leasehold_fence"];
 
-/// Frees the locks that were taken since the savepoint.
+/// How long a fence waits for transactions that earlier guards have fenced, unless the user has set a limit: the task that waits may be the
+/// very one that is to end them.
+const PATIENCE: &str = "SELECT set_config('lock_timeout', '10s', true) WHERE current_setting('lock_timeout') = '0'";
+/// Frees the locks that were taken since the savepoint, and puts the limit back.
 const BACK: &str = "ROLLBACK TO SAVEPOINT leasehold_fence";
 
 struct Check<'a> {
@@ -103,6 +106,7 @@ impl Check<'_> {
     /// answer, which says whether this transaction can see all that those have written.
     fn wait_for_earlier(&self, round: &mut Round, locks: &[i64]) -> Option<usize> {
         self.fence.waits_for_earlier().then(|| {
+            round.add(PATIENCE);
             let waited = round.add(&self.names.wait_until_unlocked(locks));
             round.add(BACK);
             waited

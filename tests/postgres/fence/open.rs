@@ -75,6 +75,25 @@ fn whoever_is_handed_the_lease_fences_after_what_the_guard_before_has_fenced() {
     });
 }
 
+/// The task that waits may be the one that is to end the transaction before.
+#[test]
+fn whoever_keeps_the_transaction_before_open_waits_for_it_in_vain_but_not_for_ever() {
+    on_server("fence_in_vain", |place| async move {
+        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
+        let (guard, transaction) = handed(&mut user, &leases).await;
+        let mut mine = other.transaction().await.unwrap();
+        let refused = timeout(PATIENCE, guard.fence(&mut mine)).await.expect("it does not wait for ever");
+        let Err(FenceError::Store(refused)) = refused else { panic!("two guards have fenced at once") };
+        assert!(refused.kind == StoreErrorKind::Locked && refused.retry, "{refused}");
+        mine.rollback().await.unwrap();
+        transaction.commit().await.unwrap();
+        let mut next = other.transaction().await.unwrap();
+        drop(timeout(PATIENCE, guard.fence(&mut next)).await.unwrap().unwrap());
+        let limit: String = next.query_one("SHOW lock_timeout", &[]).await.unwrap().get(0);
+        assert_eq!(limit, "0", "the user's limit is as before");
+    });
+}
+
 /// The work under one of these guards may wait for the work under another.
 #[test]
 fn guards_that_share_a_lease_in_one_process_fence_at_once() {

@@ -22,7 +22,9 @@ type Verdict = Result<Fenced, FenceError>;
 ///
 /// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
 /// until the answer is ready. No other manager is granted the lease before the transaction ends, so keep it short. If you drop the guard
-/// earlier, its manager may pass the lease to its next request. The fence of the next guard then waits until the transaction ends.
+/// earlier, its manager may pass the lease to its next request. The fence of the next guard then waits until the transaction ends,
+/// for at most 10 s or your own `lock_timeout`, and then fails as `Locked`. Guards of
+/// [`share_in_process`](crate::LeaseRequest::share_in_process) do not wait: keep a guard until its transaction has ended.
 ///
 /// **A refused transaction cannot be committed**: it is in the failed state. `commit()` of `sqlx` rolls it back and reports no error, so
 /// check the answer of the fence. If you drop the answer before the check has passed, `commit()` fails. If you also dropped a statement
