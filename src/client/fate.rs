@@ -92,9 +92,18 @@ impl Fate {
             wakers: SortedMap::new(),
             last_place: 0,
         };
-        let (guards, state) = (AtomicUsize::new(1), Mutex::new(state));
-        let [ends_work, has_fenced, has_waiting_fence] = [false; 3].map(AtomicBool::new);
-        Self { turn, slot, holder, since, origin, guards, ends_work, has_fenced, has_waiting_fence, state }
+        Self {
+            turn,
+            slot,
+            holder,
+            since,
+            origin,
+            guards: AtomicUsize::new(1),
+            ends_work: AtomicBool::new(false),
+            has_fenced: AtomicBool::new(false),
+            has_waiting_fence: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.

@@ -118,7 +118,7 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
-        // The constant keeps this out of the npm package: IndexedDB runs one fenced transaction after the other.
+        // The constant keeps all of this out of the npm package: IndexedDB runs one fenced transaction after the other.
         let follows = DROPS_TASKS && driver.follows_another(turn, &fate.slot, fate.lease().0);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, waits) = (Shared::downgrade(driver), AtomicBool::new(false));
@@ -165,10 +165,11 @@ impl Fence for GuardFence {
 
     // One fence waits, and not also those that are sent meanwhile or after it: they might wait for each other.
     fn waits_for_earlier(&self) -> bool {
-        let waits = self.follows
+        let waits = DROPS_TASKS
+            && self.follows
             && !self.fate.has_fenced.load(Ordering::Relaxed)
             && !self.fate.has_waiting_fence.swap(true, Ordering::Relaxed);
-        self.waits.fetch_or(waits, Ordering::Relaxed) || waits
+        DROPS_TASKS && (self.waits.fetch_or(waits, Ordering::Relaxed) || waits)
     }
 
     // Protocol: docs/protocol.md#s.
@@ -181,7 +182,9 @@ impl Fence for GuardFence {
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
             Ok(()) => {
-                self.fate.has_fenced.store(true, Ordering::Relaxed);
+                if DROPS_TASKS {
+                    self.fate.has_fenced.store(true, Ordering::Relaxed);
+                }
                 *self.found() = Some(reply);
             }
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
@@ -230,7 +233,7 @@ impl Fence for GuardFence {
 
 impl Drop for GuardFence {
     fn drop(&mut self) {
-        if *self.waits.get_mut() {
+        if DROPS_TASKS && *self.waits.get_mut() {
             // If it did not pass, the next fence waits in its place.
             self.fate.has_waiting_fence.store(false, Ordering::Relaxed);
         }

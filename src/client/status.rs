@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::client::error::AcquireError;
 use crate::driver::{Driver, Response};
+use crate::executor::DROPS_TASKS;
 use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreError, StoreErrorKind, Token, Waiter, Wall};
 
 /// The answer to a look.
@@ -23,9 +24,13 @@ pub(crate) fn seen(driver: &Driver, key: Key, answer: Option<Response>) -> Resul
     }))
 }
 
-/// Why the store shows nothing. If the manager was closed, it closed the store, so the error is `Closed`.
+/// Why the store shows nothing. If the manager was closed, it closed the store, so the error is `Closed`. In the npm package, nobody else
+/// closes a store.
 pub(crate) fn unseen(driver: &Driver, error: StoreError) -> AcquireError {
-    if error.kind == StoreErrorKind::Closed && driver.is_closed() { AcquireError::Closed } else { error.into() }
+    match error.kind {
+        StoreErrorKind::Closed if !DROPS_TASKS || driver.is_closed() => AcquireError::Closed,
+        _ => error.into(),
+    }
 }
 
 /// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.
