@@ -343,7 +343,8 @@ fn a_session_says_that_it_waits_while_it_watches_another() {
         one.watch(3, SessionId(2));
         until("it waits again", async || locks(&place).await == 8).await;
         one.rest();
-        until("its connection gave up all its locks", async || locks(&place).await == 4).await;
+        // The other one gives up its fourth lock as soon as it has seen that it watches nobody any more.
+        until("its connection gave up all its locks", async || locks(&place).await <= 4).await;
     });
 }
 
