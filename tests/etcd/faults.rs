@@ -45,16 +45,19 @@ fn a_commit_whose_answer_is_lost_is_found_out_by_asking_again() {
         let onlooker = manager(&address, "lost-answer").await.lease(LONG).build().unwrap();
         leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         let key = "lost-answer/record/k";
+        let cut_after = async |before| {
+            while revision(&address, key).await == before {
+                tokio::task::yield_now().await;
+            }
+            proxy.cut();
+        };
         for round in 0..3 {
             let before = revision(&address, key).await;
+            // So what the round before may have left under way is answered. The request would wait behind it while the proxy is mute.
+            leases.status("k").await.unwrap();
             proxy.mute();
             let acquire = leases.lock("k").timeout(BUSY).acquire();
-            let cut = async {
-                while revision(&address, key).await == before {
-                    tokio::task::yield_now().await;
-                }
-                proxy.cut();
-            };
+            let cut = async { timeout(BUSY, cut_after(before)).await.expect("the request arrives") };
             let (guard, ()) = futures::join!(acquire, cut);
             let guard = guard.unwrap();
             let status = onlooker.status("k").await.unwrap();
@@ -64,12 +67,7 @@ fn a_commit_whose_answer_is_lost_is_found_out_by_asking_again() {
 
             let before = revision(&address, key).await;
             proxy.mute();
-            let cut = async {
-                while revision(&address, key).await == before {
-                    tokio::task::yield_now().await;
-                }
-                proxy.cut();
-            };
+            let cut = async { timeout(BUSY, cut_after(before)).await.expect("the release arrives") };
             let (released, ()) = futures::join!(guard.release(), cut);
             drop(released);
             while !onlooker.status("k").await.unwrap().holders.is_empty() {
