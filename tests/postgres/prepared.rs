@@ -111,7 +111,8 @@ fn a_connection_that_could_not_prepare_tries_again_later() {
         let (mut locker, user) = (place.client().await, place.client().await);
         let transaction = locker.transaction().await.unwrap();
         transaction.batch_execute("LOCK TABLE prepared_later_record").await.unwrap();
-        ask(&store, 2, Duration::from_millis(400)).await.unwrap_err();
+        // Long enough that the answer of the server is in time on a busy machine: else the connection is given up.
+        ask(&store, 2, Duration::from_secs(2)).await.unwrap_err();
         drop(transaction);
         let connections = "SELECT pid, query LIKE '%EXECUTE leasehold_%' FROM pg_stat_activity \
             WHERE application_name = 'prepared_later'";
