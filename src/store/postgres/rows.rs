@@ -317,28 +317,25 @@ pub(super) fn session_of(row: &Found) -> Option<SessionId> {
 /// no number out of range. A record in any other form counts as one in use. (A regular expression takes several times as long, because
 /// the server compiles a part of it anew for each row.)
 fn is_idle() -> String {
-    let [token, revision, exclusive] = [r#""last_token":"#, r#""revision":"#, r#""last_exclusive":"#];
-    let whole = format!(r#"{{"format":{FORMAT},{token}%,{revision}%,"grants":[],"queue":[],{exclusive}%}}"#);
+    let fields = [
+        ("split_part(text, ',', 2)", r#""last_token":"#),
+        ("split_part(text, ',', 3)", r#""revision":"#),
+        ("left(split_part(text, ',', 6), -1)", r#""last_exclusive":"#),
+    ];
+    let [(token, _), (revision, _), (exclusive, _)] = fields;
+    let [begin, rest, end] = [&format!(r#"{{"format":{FORMAT},"#), r#","grants":[],"queue":[],"#, "}"].map(text);
     // No token has more digits, and none that has so many begins with a 9.
-    let number = |field: &str, name: &str| {
+    let numbers = fields.map(|(field, name)| {
         let (least, most, above) = (name.len() + 1, name.len() + 16, text(&format!("{name}9")));
         let name = text(name);
         format!(
             "octet_length({field}) BETWEEN {least} AND {most} AND rtrim({field}, '0123456789') = {name} \
              AND (octet_length({field}) < {most} OR {field} COLLATE \"C\" < {above})"
         )
-    };
-    [
-        format!("text COLLATE \"C\" LIKE {}", text(&whole)),
-        number("split_part(text, ',', 2)", token),
-        number("split_part(text, ',', 3)", revision),
-        number("left(split_part(text, ',', 6), -1)", exclusive),
-        // There is nothing else: a later version may have written more fields.
-        "text COLLATE \"C\" = concat_ws(',', split_part(text, ',', 1), split_part(text, ',', 2), split_part(text, ',', 3), \
-         '\"grants\":[],\"queue\":[]', left(split_part(text, ',', 6), -1) || '}')"
-            .to_owned(),
-    ]
-    .join(" AND ")
+    });
+    // There is nothing else: a later version may have written more fields.
+    let whole = format!("{begin} || {token} || ',' || {revision} || {rest} || {exclusive} || {end}");
+    format!("text COLLATE \"C\" = {whole} AND {}", numbers.join(" AND "))
 }
 
 /// The keys that [`Names::read_keys`] found, in order. A name that is no key was put there by somebody else.

@@ -94,9 +94,6 @@ pub(super) type Snapshot = HashMap<String, Found>;
 /// A row that is replaced may grow by this many bytes, as numbers in it do, and still counts as one that needs no more memory.
 const GROWTH: usize = 32;
 
-/// The answer of a script, and how long it took.
-type Answer = (Result<Value, RedisError>, Duration);
-
 impl Comparison {
     /// Runs the script. The inner error is the server's refusal, or that of the user's own script.
     ///
@@ -110,39 +107,27 @@ impl Comparison {
         input: &ScriptInput,
         stage: Stage<'_>,
     ) -> Result<Result<Outcome, RedisError>, StoreError> {
-        let mut answer = self.ask(link, script, keys, input, stage).await?;
-        if let (Err(refusal), Some(script)) = (&answer.0, &script.when_full)
-            && refusal.code() == Some("OOM")
-            && self.needs_no_memory()
-        {
-            let again = self.ask(link, script, keys, input, stage).await?;
-            // A server that does not know the flag refuses the script for that. Then the first refusal says more.
-            if again.0.is_ok() {
-                answer = again;
+        let (mut script, mut full) = (script, None);
+        loop {
+            let mut asked_at = Instant::now();
+            let mut answer = link.ask(&self.command("EVALSHA", &script.digest, keys, input), stage).await?;
+            if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
+                // The script did not run. `EVAL` sends its text, and the server learns it, in a second round trip.
+                asked_at = Instant::now();
+                answer = link.ask(&self.command("EVAL", &script.text, keys, input), stage).await?;
+            }
+            match (answer, &script.when_full) {
+                (Ok(value), _) => {
+                    let read = self.read_answer(value, asked_at.elapsed());
+                    return read.map(Ok).ok_or_else(|| failure::of_answer(stage));
+                }
+                (Err(refusal), Some(other)) if refusal.code() == Some("OOM") && self.needs_no_memory() => {
+                    (script, full) = (other, Some(refusal));
+                }
+                // A server that does not know the flag refuses the other script for that. Then the first refusal says more.
+                (Err(refusal), _) => return Ok(Err(full.unwrap_or(refusal))),
             }
         }
-        match answer {
-            (Ok(value), trip) => self.read_answer(value, trip).map(Ok).ok_or_else(|| failure::of_answer(stage)),
-            (Err(refusal), _) => Ok(Err(refusal)),
-        }
-    }
-
-    async fn ask(
-        &self,
-        link: &Link,
-        script: &Script,
-        keys: [&str; 2],
-        input: &ScriptInput,
-        stage: Stage<'_>,
-    ) -> Result<Answer, StoreError> {
-        let mut asked_at = Instant::now();
-        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, keys, input), stage).await?;
-        if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
-            // The script did not run. `EVAL` sends its text, and the server learns it, in a second round trip.
-            asked_at = Instant::now();
-            answer = link.ask(&self.command("EVAL", &script.text, keys, input), stage).await?;
-        }
-        Ok((answer, asked_at.elapsed()))
     }
 
     /// Whether it only deletes rows and replaces others, as heartbeats and releases do.
