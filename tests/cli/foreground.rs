@@ -120,6 +120,40 @@ fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
     assert_eq!(typist.ends(), 0);
 }
 
+/// The shell has stopped leasehold, and runs another job in the foreground. That one continues leasehold, as a user does who types `bg` and
+/// starts an editor. Then the command asks for the terminal.
+fn another_job_keeps_the_terminal(job: &str) {
+    let scratch = Scratch::new();
+    let command = "echo $PPID > pid; kill -STOP $PPID; until test -e behind; do sleep 0.02; done; read line; echo command got $line\n";
+    fs::write(scratch.0.join("command"), command).unwrap();
+    fs::write(scratch.0.join("first"), "echo $$ > leader; kill -CONT $(cat pid)\n").unwrap();
+    let second = "until test -s leader; do sleep 0.02; done; while kill -0 $(cat leader); do sleep 0.02; done\n";
+    fs::write(scratch.0.join("second"), second).unwrap();
+    let third = "touch behind; until test -e asked; do sleep 0.02; done; read line < /dev/tty; echo other got $line\n";
+    fs::write(scratch.0.join("third"), third).unwrap();
+    let script = format!("exec bash -c 'set -m; leasehold run k -- sh command; {job}; fg; echo over'");
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, &script) else { return };
+    typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
+    fs::write(scratch.0.join("asked"), "").unwrap();
+    typist.types("first\n");
+    typist.sees("other got first");
+    typist.types("second\n");
+    typist.sees("command got second");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
+#[test]
+fn another_job_of_the_shell_keeps_the_terminal() {
+    another_job_keeps_the_terminal("sh -c \". ./first; . ./third\"");
+}
+
+/// A job has the process id of its first process.
+#[test]
+fn a_pipeline_whose_first_process_has_ended_keeps_the_terminal() {
+    another_job_keeps_the_terminal("sh first | sh -c \". ./second; . ./third\"");
+}
+
 /// The command ends at TERM with a code, and has left the terminal to a process that is killed.
 #[test]
 fn the_terminal_is_set_as_before_after_a_loss() {

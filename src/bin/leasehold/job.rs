@@ -2,7 +2,7 @@
 
 use std::{fs, iter::successors};
 
-use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, getsid};
 
 /// Whether a shell is there that notices when this process stops, and can continue it. If there is none, the kernel lets TSTP stop
 /// nobody, because the process group is orphaned: no member has a parent in another group of the same session.
@@ -15,9 +15,25 @@ pub(crate) fn can_be_continued() -> bool {
     }
 }
 
-/// Whether this is the process group of the shell that started the job, or of an outer leasehold.
+/// Whether this is the process group of the shell that started the job, of an outer leasehold, or of another job of theirs.
 pub(crate) fn is_of_the_shell(group: Pid) -> bool {
-    starters().any(|(_, its)| its == group)
+    let shells: Vec<_> = starters().collect();
+    let is_shell = |process| shells.iter().any(|(shell, _)| *shell == process);
+    shells.iter().any(|(_, its)| *its == group) || members_of(group).any(|member| began_beside_us(member, is_shell))
+}
+
+/// Whether the process descends from a shell of ours, and not from us.
+fn began_beside_us(process: Pid, is_shell: impl Fn(Pid) -> bool) -> bool {
+    let own = getpid();
+    let mut line = successors(Some(process), |below| parent_of(*below).filter(|parent| parent.as_raw() > 0));
+    line.find(|process| *process == own || is_shell(*process)).is_some_and(|process| process != own)
+}
+
+/// The processes of a group, as far as the system tells. The one that the group is named after may have ended.
+fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw));
+    processes.filter(move |process| getpgid(Some(*process)) == Ok(group))
 }
 
 /// If an outer leasehold is in this process group, the leader of the group that it started: the process whose stops it sees.

@@ -118,10 +118,10 @@ impl Terminal {
         self.is_ours()
     }
 
-    /// Notes whether the shell has the terminal. A shell takes it when leasehold stops. If a job in the background then took it from the
-    /// shell, the shell would end.
+    /// Notes whether the shell has the terminal, or another job of the shell. A shell takes it when leasehold stops. If a job in the
+    /// background then took it from the shell, the shell would end; and an editor could not read what the user types.
     pub(crate) fn note_the_shell(&mut self) {
-        if tcgetpgrp(&self.tty).is_ok_and(job::is_of_the_shell) {
+        if self.given && tcgetpgrp(&self.tty).is_ok_and(job::is_of_the_shell) {
             self.given = false;
         }
     }
