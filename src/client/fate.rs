@@ -43,10 +43,6 @@ pub(crate) struct Fate {
     pub(crate) guards: AtomicUsize,
     /// Whether the end of the lease also ends the work under it, by `elect` or `OnLoss::Abort`.
     pub(crate) ends_work: AtomicBool,
-    /// Whether a fence has passed, so that a transaction of this guard's own may be open.
-    pub(crate) has_fenced: AtomicBool,
-    /// Whether a fence waits for what earlier guards of the lease have fenced.
-    pub(crate) has_waiting_fence: AtomicBool,
     state: Mutex<FateState>,
 }
 
@@ -100,8 +96,6 @@ impl Fate {
             origin,
             guards: AtomicUsize::new(1),
             ends_work: AtomicBool::new(false),
-            has_fenced: AtomicBool::new(false),
-            has_waiting_fence: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }

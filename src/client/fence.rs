@@ -41,6 +41,9 @@ impl LeaseGuard {
     /// If you drop the answer, still nothing is committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
     /// PostgreSQL it then fails; in Redis the script may or may not run.
     ///
+    /// If a task is dropped during its commit, and its guard with it, the manager does not pass the lease on directly: the store grants the
+    /// next lease after the transaction, or the transaction is refused. See [`Fenced`](crate::store::Fenced).
+    ///
     /// ```no_run
     /// # #[cfg(all(target_family = "wasm", feature = "web"))]
     /// # async fn example(
@@ -78,7 +81,12 @@ impl LeaseGuard {
             return transaction.refuse(FenceError::Store(error));
         }
         match self.begin_fence(renew) {
-            Some(fence) => transaction.check(Shared::new(fence)),
+            Some(fence) => {
+                if !T::IN_ORDER {
+                    fence.begin();
+                }
+                transaction.check(Shared::new(fence))
+            }
             None => transaction.refuse(match self.loss() {
                 AcquireError::Lost { key, reason } => FenceError::Lost { key, reason },
                 _ => FenceError::Released { key: self.key().into() },
@@ -102,10 +110,8 @@ pub(crate) struct GuardFence {
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
-    /// Whether an earlier guard of this context had the lease when this fence began.
-    follows: bool,
-    /// Whether it waits, or has waited, for what earlier guards have fenced.
-    waits: AtomicBool,
+    /// Whether the context assumes that the transaction is open.
+    is_open: AtomicBool,
 }
 
 impl GuardFence {
@@ -118,11 +124,28 @@ impl GuardFence {
         let now = driver.executor.now();
         let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
-        // The constant keeps all of this out of the npm package: IndexedDB runs one fenced transaction after the other.
-        let follows = DROPS_TASKS && driver.follows_another(turn, &fate.slot, fate.lease().0);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
-        let (driver, waits) = (Shared::downgrade(driver), AtomicBool::new(false));
-        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, follows, waits })
+        let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
+        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, is_open })
+    }
+
+    /// From now on the transaction may be open.
+    fn begin(&self) {
+        if let Some(driver) = self.driver.upgrade() {
+            self.is_open.store(true, Ordering::Relaxed);
+            driver.begin_fence(&self.fate.slot, &self.ticket);
+        }
+    }
+
+    /// The transaction is over.
+    fn end(&self) {
+        // The constant keeps this out of the npm package: IndexedDB runs fenced transactions in order.
+        if DROPS_TASKS
+            && self.is_open.swap(false, Ordering::Relaxed)
+            && let Some(driver) = self.driver.upgrade()
+        {
+            driver.end_fence(&self.fate.slot, &self.ticket);
+        }
     }
 
     /// Nothing panics under the lock.
@@ -163,15 +186,6 @@ impl Fence for GuardFence {
         &self.ticket
     }
 
-    // One fence waits, and not also those that are sent meanwhile or after it: they might wait for each other.
-    fn waits_for_earlier(&self) -> bool {
-        let waits = DROPS_TASKS
-            && self.follows
-            && !self.fate.has_fenced.load(Ordering::Relaxed)
-            && !self.fate.has_waiting_fence.swap(true, Ordering::Relaxed);
-        DROPS_TASKS && (self.waits.fetch_or(waits, Ordering::Relaxed) || waits)
-    }
-
     // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
@@ -181,12 +195,7 @@ impl Fence for GuardFence {
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
-            Ok(()) => {
-                if DROPS_TASKS {
-                    self.fate.has_fenced.store(true, Ordering::Relaxed);
-                }
-                *self.found() = Some(reply);
-            }
+            Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.
             Err(_) if driver.as_ref().is_some_and(|driver| driver.has_outgrown(turn, slot, &self.ticket)) => {
@@ -195,6 +204,7 @@ impl Fence for GuardFence {
                 )));
             }
             Err(reason) => {
+                self.end();
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });
                 return Err(self.loss().unwrap_or_else(|| self.lost(reason)));
@@ -222,20 +232,13 @@ impl Fence for GuardFence {
         if let Some(reply) = found.filter(|_| self.ticket.renews()) {
             self.tell(reply);
         }
+        self.end();
     }
 
     fn over(&self) {
+        self.end();
         if let Some(driver) = self.driver.upgrade() {
             driver.over(self.place.load(Ordering::Relaxed));
-        }
-    }
-}
-
-impl Drop for GuardFence {
-    fn drop(&mut self) {
-        if DROPS_TASKS && *self.waits.get_mut() {
-            // If it did not pass, the next fence waits in its place.
-            self.fate.has_waiting_fence.store(false, Ordering::Relaxed);
         }
     }
 }

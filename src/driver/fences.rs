@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, Token, TurnId};
+use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, TurnId};
 use crate::store::OpenTransaction;
 
 impl Driver {
@@ -33,9 +33,13 @@ impl Driver {
         self.core().machine.has_outgrown(turn, slot, ticket)
     }
 
-    /// Whether this guard is the only one of an exclusive lease that an earlier guard of this context may have had.
-    pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
-        self.core().machine.follows_another(turn, slot, token)
+    /// The transaction that this ticket fences may be open, until [`end_fence`](Self::end_fence).
+    pub(crate) fn begin_fence(&self, slot: &Slot, ticket: &Ticket) {
+        self.core().machine.begin_fence(slot, ticket);
+    }
+
+    pub(crate) fn end_fence(&self, slot: &Slot, ticket: &Ticket) {
+        self.core().machine.end_fence(slot, ticket);
     }
 
     /// Notes an open transaction of the user's, and returns its number.

@@ -20,6 +20,7 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 ///   to continue the transaction when it has the answer.
 /// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. If only the caller knows
 ///   of the commit, the answer is a [`Fenced`], on which the caller calls [`committed`](Fenced::committed).
+/// * [`Fence::over`] SHOULD be called once it is known that the transaction was not, and never will be, committed.
 /// * Either the check begins at the call, or its answer borrows the transaction, so that the transaction cannot be used before the answer
 ///   was awaited or dropped.
 #[diagnostic::on_unimplemented(
@@ -30,6 +31,11 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 pub trait FencedTransaction {
     /// What a passed check returns: for example a [`Fenced`], or `()` if the transaction itself reports its commit.
     type Passed;
+
+    /// Whether the database runs fenced transactions one after the other, in the order in which they were checked. If not, the context
+    /// assumes that a transaction may be open, or even arrive, after its guard has ended, until [`Fence::over`] is called. Such a guard's
+    /// lease is not passed on within the context: the store grants the next one.
+    const IN_ORDER: bool = false;
 
     /// The future that [`check`](Self::check) returns.
     type Answer: Future<Output = Result<Self::Passed, FenceError>>;
@@ -48,15 +54,6 @@ pub trait Fence: MaybeSendSync {
 
     /// What the transaction must check.
     fn ticket(&self) -> &Ticket;
-
-    /// Whether an earlier guard of the same context had the lease, so that a transaction which that guard fenced may still be open: its
-    /// task may have been dropped during the commit. No record changes when a context passes its lease on. So if this is true, a store
-    /// whose database admits two fenced transactions at once MUST wait until the earlier ones are over. If it is false, the store must not
-    /// wait for other fenced transactions: they may be of the same guard. Ask right before the check is sent: the answer is true for the
-    /// first fence of the guard that asks.
-    fn waits_for_earlier(&self) -> bool {
-        false
-    }
 
     /// Applies the batch to the records that the transaction read, and says whether it may commit.
     ///
@@ -84,8 +81,11 @@ pub trait Fence: MaybeSendSync {
 
 /// The answer of a fence that passed: the lease is current in the transaction, which you may now commit.
 ///
-/// After [`fence_and_renew`](crate::LeaseGuard::fence_and_renew), call [`committed`](Self::committed) once the transaction is committed:
-/// only then does the renewal count. After a plain [`fence`](crate::LeaseGuard::fence), drop it: nothing depends on it.
+/// Call [`committed`](Self::committed) once the transaction is committed. Only then does the renewal of a
+/// [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) count. And only then does the manager know that the transaction is over: until
+/// then it does not pass the lease from this guard to its next request, but gives it back, so that the store grants the next lease
+/// after the transaction. If you drop this instead, each turn costs a transaction of the store. With SQLite that is different: its
+/// transactions come one after the other, so `committed` matters only for a renewal.
 pub struct Fenced(Shared<dyn Fence>);
 
 impl Fenced {

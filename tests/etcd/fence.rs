@@ -43,7 +43,10 @@ pub(crate) async fn put(
             Ok(fence) => fence,
             Err(why) => return Written::No(why),
         };
-        if etcd.txn(Txn::new().when(compares(&fence)).and_then(writes.clone())).await.unwrap().succeeded() {
+        let has_written =
+            etcd.txn(Txn::new().when(compares(&fence)).and_then(writes.clone())).await.unwrap().succeeded();
+        fence.answered();
+        if has_written {
             return Written::Yes;
         }
     }
@@ -83,6 +86,37 @@ fn a_current_lease_lets_the_transaction_write_and_an_overtaken_one_does_not() {
         let refused = guard.fence(&*store).await;
         assert!(matches!(refused, Err(FenceError::Lost { reason: LostReason::Stolen, .. })), "{refused:?}");
         assert_eq!(value(&mut etcd, "overtaken-note").await.as_deref(), Some("milk"));
+    });
+}
+
+/// Its task was dropped before etcd had the transaction. Then the next guard of the same manager has the lease.
+#[test]
+fn a_transaction_that_arrives_after_its_guard_ended_writes_nothing() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (store, leases) = deaf(&address, "ended").await;
+        let mut etcd = client(&address).await;
+        for is_answered in [false, true] {
+            let guard = leases.lock("k").acquire().await.unwrap();
+            let fence = guard.fence(&*store).await.unwrap();
+            let late = Txn::new().when(compares(&fence)).and_then([TxnOp::put("ended-note", "late", None)]);
+            if is_answered {
+                fence.answered();
+            }
+            let mut next = Box::pin(leases.lock("k").acquire());
+            assert!(futures::poll!(&mut next).is_pending(), "the lease is taken");
+            let before = leases.stats().transactions;
+            drop(guard);
+            let next = next.await.unwrap();
+            assert_eq!(leases.stats().transactions == before, is_answered, "it is passed on without the store");
+            let note = put(&next, &store, &mut etcd, [TxnOp::put("ended-note", "next", None)]).await;
+            assert!(matches!(note, Written::Yes));
+            if !is_answered {
+                assert!(!etcd.txn(late).await.unwrap().succeeded(), "it writes over what the next guard wrote");
+            }
+            assert_eq!(value(&mut etcd, "ended-note").await.as_deref(), Some("next"));
+            next.release().await.unwrap();
+        }
     });
 }
 

@@ -187,6 +187,56 @@ async fn a_script_that_was_under_way_for_long_writes_nothing() {
     assert_eq!(server.ask::<i64>(&["GET", "late: n"]), 2, "the late script wrote nothing");
 }
 
+/// The task of its guard is dropped meanwhile, and the same manager's next guard has the lease.
+#[tokio::test]
+async fn a_script_that_was_under_way_when_its_guard_ended_writes_nothing() {
+    let Some(server) = shared() else { return };
+    let proxy = proxy_before(server.port());
+    let (store, leases) = context(&server.client(), "gone").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let slow = open(&client_of(&proxy), "gone").await;
+    let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("gone: n");
+    let guard = leases.lock("k").acquire().await.unwrap();
+    guard.fence(count(&slow)).await.unwrap().unwrap();
+
+    proxy.let_next_commit(Commit::IsKept);
+    let late = tokio::spawn({
+        let count = count(&slow);
+        async move { guard.fence(count).await }
+    });
+    while proxy.hits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut next = pin!(leases.lock("k").acquire().into_future());
+    assert!(timeout(LIMIT, next.as_mut()).await.is_err(), "the lease is taken");
+    late.abort();
+    let next = timeout(BUSY, next).await.unwrap().unwrap();
+    next.fence(count(&store)).await.unwrap().unwrap();
+    proxy.let_next_commit(Commit::Passes);
+    // By the connection of the late script, and after it.
+    next.fence(count(&slow)).await.unwrap().unwrap();
+    assert_eq!(server.ask::<i64>(&["GET", "gone: n"]), 3, "the late script wrote nothing");
+}
+
+/// A script that was answered is over, whatever came of it.
+#[tokio::test]
+async fn a_lease_is_passed_on_without_the_server_once_its_script_is_answered() {
+    let Some(server) = shared() else { return };
+    let (store, leases) = context(&server.client(), "answered").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    for text in ["return 1", "return redis.call('INCR')", "return ("] {
+        let guard = leases.lock("k").acquire().await.unwrap();
+        drop(guard.fence(store.script(text)).await);
+        let mut next = pin!(leases.lock("k").acquire().into_future());
+        assert!(timeout(LIMIT, next.as_mut()).await.is_err(), "the lease is taken");
+        let before = leases.stats().transactions;
+        drop(guard);
+        let next = timeout(BUSY, next).await.unwrap().unwrap();
+        assert_eq!(leases.stats().transactions, before, "{text}");
+        next.release().await.unwrap();
+    }
+}
+
 /// All is written down before it is answered.
 #[tokio::test]
 async fn a_server_that_dies_and_comes_back_has_kept_holder_and_waiter() {

@@ -124,6 +124,8 @@ pub(super) struct Held {
     pub(super) passed_on: bool,
     /// Until when it is kept although nobody uses it.
     pub(super) lingers_until: Option<Monotonic>,
+    /// How many fenced transactions of its users may be open.
+    pub(super) open_fences: u32,
 }
 
 /// A guard.
@@ -313,6 +315,7 @@ impl Held {
             handoffs: 0,
             passed_on: false,
             lingers_until: None,
+            open_fences: 0,
         }
     }
 

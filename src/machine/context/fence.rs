@@ -4,12 +4,11 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::Held,
+    cohort::{Cohort, Held},
     config::{belief_ms, lease_for_belief_ms},
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
     key::Key,
-    mode::Mode,
     output::LostReason,
     pending::Sent,
     record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
@@ -80,11 +79,31 @@ impl Machine {
         Some(Ticket { batch, store, token, request, upgrade, sent })
     }
 
-    /// Whether the guard with this token is the only one of an exclusive lease that an earlier guard of this context may have had.
-    pub(crate) fn follows_another(&self, turn: TurnId, slot: &Slot, token: Token) -> bool {
-        self.cohorts.held(slot).is_some_and(|held| {
-            held.mode == Mode::Exclusive && held.grant != token && held.users.len() == 1 && held.is_used_by(turn)
-        })
+    /// The transaction that this ticket fences may be open, or on its way, until [`end_fence`](Self::end_fence), even if its guard ends
+    /// before. So this context does not pass the lease on: it gives the lease back, and the store grants the next one, which the
+    /// transaction comes before, or whose record refuses it.
+    ///
+    /// A store whose transactions come one after the other, in the order of their fences, needs none of this.
+    // Protocol: docs/protocol.md#s.
+    pub fn begin_fence(&mut self, slot: &Slot, ticket: &Ticket) {
+        if let Some(held) = self.held_of(slot, ticket) {
+            held.open_fences += 1;
+        }
+    }
+
+    /// The transaction that this ticket fences is over: it was committed, or never can be. Call it once for each
+    /// [`begin_fence`](Self::begin_fence), or never if that is not known.
+    pub fn end_fence(&mut self, slot: &Slot, ticket: &Ticket) {
+        if let Some(held) = self.held_of(slot, ticket) {
+            held.open_fences = held.open_fences.saturating_sub(1);
+        }
+    }
+
+    /// The lease that the ticket is about, unless that has ended. It may have been upgraded since.
+    fn held_of(&mut self, slot: &Slot, ticket: &Ticket) -> Option<&mut Held> {
+        let name = (ticket.token, ticket.request);
+        let held = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut);
+        held.filter(|held| (held.grant, held.request) == name || held.formerly == Some(name))
     }
 
     /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no shorter lease than that one, which may

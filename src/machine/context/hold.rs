@@ -137,7 +137,8 @@ impl Machine {
             // The extension of one user does not apply to the next one.
             self.session.end_extension(slot);
         }
-        let may_stay_unused = held.is_plain(slot) && believed;
+        // A transaction that a user has fenced may still be open. The next lease must not be granted before it ends.
+        let may_stay_unused = held.is_plain(slot) && believed && held.open_fences == 0;
         // It is unknown whether the store has already upgraded the lease.
         let next =
             if upgrading { AfterUse::GiveBack } else { held.after_use(turns, may_stay_unused, &self.config, now) };

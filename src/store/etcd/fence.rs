@@ -1,6 +1,6 @@
 //! A fence for the user's own etcd transactions: what they compare, so that they write only while the lease is current.
 
-use core::time::Duration;
+use core::{fmt, time::Duration};
 use std::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use tokio::time::Instant;
@@ -27,13 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
 /// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
 ///
-/// The record does not change when a manager passes the lease from one guard to the next. So await your transaction before you release or
-/// drop the guard. Otherwise etcd may apply the transaction after the next guard of the same manager was granted the lease. If your future
-/// may be dropped before the answer, for example by a time-out, move the transaction and the guard into a task of their own, or
-/// also compare the values that you read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// When etcd has answered, call [`answered`](Self::answered): then the manager may pass the lease to its next request without the store.
 pub struct EtcdFence {
     compares: Vec<EtcdCompare>,
+    fence: Shared<dyn Fence>,
 }
 
 /// An etcd key, and the value that it must have.
@@ -53,6 +50,18 @@ impl EtcdFence {
     /// What the transaction must compare. Use all of them.
     pub fn compares(&self) -> &[EtcdCompare] {
         &self.compares
+    }
+
+    /// Reports that etcd has answered the transaction, whether it wrote or not. Until then, and if you drop this instead, the transaction
+    /// may still be on its way. If its guard ends meanwhile, the manager gives the lease back to the store, and the compares fail.
+    pub fn answered(self) {
+        self.fence.over();
+    }
+}
+
+impl fmt::Debug for EtcdFence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("EtcdFence").field("compares", &self.compares).finish()
     }
 }
 
@@ -82,7 +91,9 @@ impl EtcdFence {
 ///     };
 ///     let compares: Vec<_> = fence.compares().iter().map(current).collect();
 ///     let txn = Txn::new().when(compares).and_then([TxnOp::put("notes", "milk", None)]);
-///     if etcd.txn(txn).await?.succeeded() {
+///     let has_written = etcd.txn(txn).await?.succeeded();
+///     fence.answered();
+///     if has_written {
 ///         break;
 ///     }
 /// }
@@ -93,7 +104,10 @@ impl<'a> FencedTransaction for &'a EtcdStore {
     type Answer = MaybeSendFuture<'a, Result<EtcdFence, FenceError>>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        Box::pin(async move { judge(self, &*fence).await })
+        Box::pin(async move {
+            let compares = judge(self, &*fence).await?;
+            Ok(EtcdFence { compares, fence })
+        })
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {
@@ -101,7 +115,7 @@ impl<'a> FencedTransaction for &'a EtcdStore {
     }
 }
 
-async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceError> {
+async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<Vec<EtcdCompare>, FenceError> {
     store.check().map_err(FenceError::Store)?;
     if fence.reach() != store.reach() {
         return Err(misuse(
@@ -124,7 +138,7 @@ async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceE
         let value = view.text(row).unwrap_or_default().into();
         EtcdCompare { key: store.names.of(row), value }
     };
-    Ok(EtcdFence { compares: rows.iter().map(compare).collect() })
+    Ok(rows.iter().map(compare).collect())
 }
 
 fn misuse(sentence: &str) -> FenceError {

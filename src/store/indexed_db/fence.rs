@@ -33,6 +33,8 @@ type Listener = Closure<dyn Fn(Event)>;
 /// [`commit()`](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit) before it came commits when it
 /// has: by then nothing could be stopped any more.
 impl FencedTransaction for &IdbTransaction {
+    const IN_ORDER: bool = true;
+
     type Passed = ();
     type Answer = MaybeSendFuture<'static, Verdict>;
 
@@ -49,6 +51,8 @@ impl FencedTransaction for &IdbTransaction {
 
 /// The same, for whoever has it to change.
 impl FencedTransaction for &mut IdbTransaction {
+    const IN_ORDER: bool = true;
+
     type Passed = ();
     type Answer = MaybeSendFuture<'static, Verdict>;
 
@@ -71,6 +75,8 @@ pub(crate) struct Judged<'a> {
 pub(crate) type Tell = Box<dyn FnOnce(Verdict)>;
 
 impl FencedTransaction for Judged<'_> {
+    const IN_ORDER: bool = true;
+
     type Passed = ();
     type Answer = Ready<Verdict>;
 

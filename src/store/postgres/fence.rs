@@ -36,18 +36,10 @@ const OVER: &str = "the transaction is over, so nothing would keep the lease unt
     execute no script with a COMMIT of its own in the transaction";
 const OLDER: &str = "the snapshot of the transaction does not show the lease, which is newer than the snapshot, or lost; roll the transaction \
     back, and begin another one";
-const EARLIER: &str = "an earlier guard of this manager has fenced a transaction that is still open, and the snapshot of this one does not \
-    show its writes; roll the transaction back, and begin another one";
 /// Whether the transaction may write, and its isolation level.
 const MANNER: &str = "current_setting('transaction_read_only'), current_setting('transaction_isolation')";
 /// Outside of a transaction, the server refuses a savepoint. Without one, it would take the locks of a fence and release them at once.
 const IN_TRANSACTION: [&str; 2] = ["SAVEPOINT leasehold_fence", "RELEASE SAVEPOINT leasehold_fence"];
-
-/// How long a fence waits for transactions that earlier guards have fenced, unless the user has set a limit: the task that waits may be the
-/// very one that is to end them.
-const PATIENCE: &str = "SELECT set_config('lock_timeout', '10s', true) WHERE current_setting('lock_timeout') = '0'";
-/// Frees the locks that were taken since the savepoint, and puts the limit back.
-const BACK: &str = "ROLLBACK TO SAVEPOINT leasehold_fence";
 
 struct Check<'a> {
     fence: &'a dyn Fence,
@@ -61,15 +53,12 @@ impl Check<'_> {
         let (ticket, names) = (self.fence.ticket(), self.names);
         let keys: Vec<Key> = ticket.batch.keys();
         let mut round = Round::default();
-        let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
-        locks.sort_unstable();
-        let [savepoint, release] = IN_TRANSACTION;
-        round.add(savepoint);
-        let waited = self.wait_for_earlier(&mut round, &locks);
-        for statement in [release].into_iter().chain(first) {
+        for statement in IN_TRANSACTION.into_iter().chain(first) {
             round.add(statement);
         }
         let place = round.add(&ask_database(is_by_cluster(&names.database), MANNER));
+        let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
+        locks.sort_unstable();
         round.add(&names.lock_shared(&locks));
         let found = round.add(&names.read_records(&keys, Hold::Share));
         let store = round.add(&names.read_store(Hold::Not));
@@ -83,9 +72,6 @@ impl Check<'_> {
             Err(failure) => return Err(failed(&failure, names)),
         };
         self.check_place(&answers, place)?;
-        if waited.is_some_and(|waited| answers.rows(waited).iter().any(|row| !row.is_true(0))) {
-            return Err(FenceError::Store(StoreError::transient(EARLIER)));
-        }
         let mut records = Records::new();
         load_records(&mut records, &keys, answers.rows(found));
         // A row that the snapshot shows has not changed since, or else locking it would have failed. Other rows may be newer.
@@ -100,17 +86,6 @@ impl Check<'_> {
             records.load_session(own, text_of_session(answers.rows(0), own));
         }
         Ok((store, records))
-    }
-
-    /// Adds a wait for the transactions that earlier guards have fenced, if there were earlier guards. Returns the index of the
-    /// answer, which says whether this transaction can see all that those have written.
-    fn wait_for_earlier(&self, round: &mut Round, locks: &[i64]) -> Option<usize> {
-        self.fence.waits_for_earlier().then(|| {
-            round.add(PATIENCE);
-            let waited = round.add(&self.names.wait_until_unlocked(locks));
-            round.add(BACK);
-            waited
-        })
     }
 
     async fn carry(&mut self, round: &Round) -> Result<Answers, FenceError> {

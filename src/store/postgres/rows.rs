@@ -65,17 +65,6 @@ impl StoreText {
 
 /// The statements.
 impl Names {
-    /// Waits until no other transaction has these locks. A transaction that keeps one snapshot would not see what the others write. So it
-    /// does not wait: its answer is false if another transaction has one of the locks. The statement takes the locks, too: roll back to a
-    /// savepoint before it.
-    pub(super) fn wait_until_unlocked(&self, locks: &[i64]) -> String {
-        format!(
-            "SELECT CASE WHEN current_setting('transaction_isolation') IN ('repeatable read', 'serializable') \
-             THEN pg_try_advisory_xact_lock(number) ELSE pg_advisory_xact_lock(number) IS NOT NULL END FROM unnest({}) AS number",
-            numbers(locks)
-        )
-    }
-
     /// Waits for these advisory locks, and shares them with other fences until the transaction ends. Ever more transactions could lock a
     /// row `FOR SHARE` while another one waits to change it. With this lock they queue behind that one.
     pub(super) fn lock_shared(&self, locks: &[i64]) -> String {

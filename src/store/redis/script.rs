@@ -101,7 +101,11 @@ impl RedisScript {
         let runtime = self.place.runtime.clone();
         let work = async move {
             let running = AtomicBool::new(false);
-            self.place.link.within(PATIENCE, &running, self.attempts(&*fence, &running)).await
+            let verdict = self.place.link.within(PATIENCE, &running, self.attempts(&*fence, &running)).await;
+            if verdict.is_ok() {
+                fence.over();
+            }
+            verdict
         };
         let ran = inside(&runtime, work).await.and_then(|ran| ran);
         ran.map_err(FenceError::Store)?.and_then(compiled)

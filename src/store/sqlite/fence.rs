@@ -64,6 +64,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// # Ok(()) }
 /// ```
 impl FencedTransaction for &Transaction<'_> {
+    const IN_ORDER: bool = true;
+
     type Passed = Fenced;
     type Answer = Ready<Verdict>;
 
@@ -85,6 +87,8 @@ impl FencedTransaction for &Transaction<'_> {
 
 /// As for a shared reference.
 impl FencedTransaction for &mut Transaction<'_> {
+    const IN_ORDER: bool = true;
+
     type Passed = Fenced;
     type Answer = Ready<Verdict>;
 

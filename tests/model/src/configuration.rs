@@ -60,6 +60,8 @@ pub type Users = Vec<(Want, u8)>;
 pub enum Flaw {
     /// A fence that is asked in a transaction of its own, before the write.
     FenceApart,
+    /// A context that does not know of its fenced writes.
+    FenceUntold,
     /// Beacons that are seen gone while they stand.
     FalseBeacons,
     /// A beat that brings a session back that has ended.

@@ -7,7 +7,7 @@ use crate::{
     model::World,
     port::{self, Addressee, Event, Ticket},
     rules::Rule,
-    state::{State, Transaction},
+    state::{State, Transaction, Write},
     wanted,
 };
 
@@ -113,9 +113,14 @@ impl World {
         state.broken.unless(grant.is_some(), Rule::OneGrantPerRequest);
         state.broken.unless(!state.ledger.handed_out.contains(&(key, token)), Rule::GuardTokensDiffer);
         state.ledger.change().handed_out.push((key, token));
-        if let Some(guard) = state.contexts[who].change().guard_mut(turn) {
+        let guard = state.contexts[who].change().guard_mut(turn);
+        let alone = guard.is_some_and(|guard| {
             guard.grant = grant;
-        }
+            guard.mode == Mode::Exclusive
+        });
+        let overtaken =
+            |write: &&mut Write| alone && (write.who, Some(write.grant)) == (who, grant) && write.turn != turn;
+        state.writes.iter_mut().filter(overtaken).for_each(|write| write.overtaken = true);
     }
 }
 

@@ -260,6 +260,21 @@ pub fn detach(machine: &mut Machine, ticket: Ticket) -> Option<(Parcel, Input)> 
     Some((parcel, detach))
 }
 
+/// A user is about to send a fenced write, and its machine is told, as it should be. `None` if its guard has ended.
+pub fn begin_fence(machine: &mut Machine, ticket: Ticket, is_told: bool, now: Now) -> Option<machine::Ticket> {
+    let slot = ticket.slot();
+    let fence = machine.ticket(TurnId(ticket.turn), &slot, false, now)?;
+    if is_told {
+        machine.begin_fence(&slot, &fence);
+    }
+    Some(fence)
+}
+
+/// A user reports that its fenced write was answered.
+pub fn end_fence(machine: &mut Machine, ticket: Ticket, fence: &machine::Ticket) {
+    machine.end_fence(&ticket.slot(), fence);
+}
+
 /// A user takes over what another guard left.
 pub fn resume(ticket: Ticket, parcel: Parcel) -> Input {
     Input::Resume { turn: ticket.turn(), parcel }

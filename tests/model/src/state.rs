@@ -1,6 +1,6 @@
 //! The world: contexts, one store, and everything that is on its way.
 
-use leasehold::machine::{Batch, Message, Parcel, Reply, SessionId};
+use leasehold::machine::{Batch, Message, Parcel, Reply, SessionId, Ticket};
 
 use crate::{
     budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port,
@@ -64,14 +64,20 @@ pub struct Signal {
 }
 
 /// A fenced write on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     /// Who writes.
     pub who: usize,
+    /// For which of its turns.
+    pub turn: u64,
     /// Under which grant of the history.
     pub grant: usize,
+    /// As its context knows it.
+    pub ticket: Ticket,
     /// Whether the fence has been asked already, by a broken store.
     pub let_through: bool,
+    /// Whether another guard of the same context has had that grant to itself since.
+    pub overtaken: bool,
 }
 
 impl State {

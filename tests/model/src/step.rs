@@ -10,6 +10,7 @@ use crate::{
     ledger::Scene,
     model::World,
     port::{self, Ticket, Want},
+    rules::Rule,
     state::{Signal, State, Transaction, Write},
     statements::Reading,
     watch,
@@ -110,11 +111,17 @@ impl World {
             Deed::Detach => self.detach(state, who, ticket),
             Deed::Write => {
                 let Some(grant) = guard.grant else { return };
+                let (own_ms, wall_ms) = state.clocks(who);
+                let machine = &mut state.contexts[who].change().machine;
+                let is_told = self.configuration.flaw != Some(Flaw::FenceUntold);
+                let Some(ticket) = port::begin_fence(machine, ticket, is_told, port::now(own_ms, wall_ms)) else {
+                    return;
+                };
                 spend(&mut state.budget.writes);
                 let early = self.configuration.flaw == Some(Flaw::FenceApart);
                 let let_through = early && state.ledger.lets_through(grant);
-                state.writes.push(Write { who, grant, let_through });
-                state.writes.sort_unstable();
+                let at = state.writes.partition_point(|write| (write.who, write.turn) <= (who, turn));
+                state.writes.insert(at, Write { who, turn, grant, ticket, let_through, overtaken: false });
             }
         }
     }
@@ -259,7 +266,19 @@ impl World {
         if accepted {
             let mut broken = state.broken;
             state.ledger.change().effect(write.grant, &mut broken);
+            broken.unless(!write.overtaken, Rule::EffectsInOrder);
             state.broken = broken;
+        }
+        self.report(state, &write);
+    }
+
+    /// A writer that is still there hears of the outcome, and reports it.
+    fn report(&self, state: &mut State, write: &Write) {
+        let Some(ticket) = state.contexts[write.who].ticket(write.turn) else { return };
+        let context = state.contexts[write.who].change();
+        let waits = context.guard_mut(write.turn).is_some_and(|guard| guard.stage == Stage::Granted);
+        if waits {
+            port::end_fence(&mut context.machine, ticket, &write.ticket);
         }
     }
 }

@@ -103,6 +103,15 @@ fn clocks(size: Size) -> Vec<Configuration> {
         named("pauses unnoticed, queued").unnoticed().queued().budget(pick(2, 5), |left| left.leaps = pick(1, 2)),
         named("fenced writes").budget(pick(1, 2), |left| left.writes = pick(1, 2)),
         named("fenced writes, queued").queued().budget(pick(2, 4), write),
+        named("fenced writes, two users").users(PAIR_AND_ONE).queued_up_to(1).budget(pick(1, 2), |left| {
+            left.writes = pick(1, 2);
+        }),
+        named("fenced writes, two users, doubtful").users(PAIR_AND_ONE).queued_up_to(1).budget(pick(1, 2), |left| {
+            (left.writes, left.doubts) = (1, 1);
+        }),
+        named("fenced writes, lingering").lingering().users(PAIR_AND_ONE).queued_up_to(1).budget(pick(1, 2), |left| {
+            left.writes = pick(1, 2);
+        }),
         named("trusted clock").trusted().budget(pick(3, 5), |left| left.delays = pick(1, 2)),
         named("trusted clock, crash and pauses").trusted().queued().budget(pick(4, 6), |left| {
             (left.crashes, left.delays) = (1, pick(1, 2));
@@ -303,6 +312,10 @@ pub fn beyond_assumptions() -> Vec<Configuration> {
     let named = |name| Configuration::new(name).queued();
     vec![
         named("a fence in a transaction of its own").flaw(Flaw::FenceApart).budget(1, |left| left.writes = 1),
+        Configuration::new("a fence that its context does not know of")
+            .users(PAIR_AND_ONE)
+            .flaw(Flaw::FenceUntold)
+            .budget(1, |left| left.writes = 1),
         named("beacons that are seen gone while they stand").beacons().flaw(Flaw::FalseBeacons),
         named("sleep, hidden by a wall clock that is set back").budget(6, |left| (left.sleeps, left.jumps) = (1, 1)),
         named("a beat that inserts").unnoticed().flaw(Flaw::BeatInserts).budget(2, |left| left.leaps = 1),

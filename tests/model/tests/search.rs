@@ -28,6 +28,7 @@ fn search(half: usize) {
 fn a_broken_world_is_caught() {
     let expected = [
         Rule::EffectsInOrder,
+        Rule::EffectsInOrder,
         Rule::TakeoverNeedsEvidence,
         Rule::OneBeliever,
         Rule::AbsenceIsFinal,

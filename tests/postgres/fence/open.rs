@@ -1,9 +1,9 @@
 //! While a fenced transaction is open: who waits for it, and who does not.
 
-use futures::future::{join, join_all};
-use leasehold::{AcquireError, FenceError, LeaseGuard, LeaseManager, machine::StoreErrorKind};
+use futures::future::join_all;
+use leasehold::{AcquireError, FenceError, machine::StoreErrorKind};
 use tokio::time::timeout;
-use tokio_postgres::{Client, IsolationLevel, Transaction};
+use tokio_postgres::IsolationLevel;
 
 use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
 use crate::server::{PATIENCE, on_server, until};
@@ -27,70 +27,105 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
     });
 }
 
-/// A lease that was handed on while the transaction that the guard before has fenced is still open.
-async fn handed<'a>(user: &'a mut Client, leases: &LeaseManager) -> (LeaseGuard, Transaction<'a>) {
-    let first = acquire(leases).await;
-    let mut transaction = user.transaction().await.unwrap();
-    drop(first.fence(&mut transaction).await.unwrap());
-    let hand_on = async {
-        tokio::time::sleep(WHILE).await;
-        drop(first);
-    };
-    (join(acquire(leases), hand_on).await.0, transaction)
+/// A guard whose fenced transaction is open, and the next request of its manager, which waits when the guard has gone.
+macro_rules! gone_before_its_commit {
+    ($guard:expr, $transaction:ident, $next:expr) => {{
+        drop($guard.fence(&mut $transaction).await.unwrap());
+        let mut next = Box::pin($next.into_future());
+        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+        drop($guard);
+        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease was granted during a fenced transaction");
+        next
+    }};
 }
 
-/// The task of a holder may be dropped while its commit is on the way. The manager then hands the lease on, and no record changes.
+/// The task of a holder may be dropped while its commit is on the way.
 #[test]
-fn whoever_is_handed_the_lease_fences_after_what_the_guard_before_has_fenced() {
+fn the_next_guard_of_a_manager_is_granted_the_lease_after_what_the_guard_before_has_fenced() {
     on_server("fence_handed", |place| async move {
-        let (mut user, leases) = (notes(&place).await, manager(&place).await);
-        let (mut early, mut hasty, mut later) = (place.client().await, place.client().await, place.client().await);
-        let first = acquire(&leases).await;
-        let mut transaction = user.transaction().await.unwrap();
-        drop(first.fence(&mut transaction).await.unwrap());
+        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
+        let mut early = place.client().await;
+        let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
+        let token = first.token();
+        let next = gone_before_its_commit!(first, transaction, leases.lock("k").acquire());
         note(&transaction, &place, "first").await.unwrap();
-        let next = leases.lock("k").acquire();
-        let mut next = std::pin::pin!(next);
-        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
-        drop(first);
-        let guard = timeout(PATIENCE, next).await.unwrap().unwrap();
         let mut old = early.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
+        old.query("SELECT 1", &[]).await.unwrap();
+        transaction.commit().await.unwrap();
+        let guard = timeout(PATIENCE, next).await.unwrap().unwrap();
+        assert!(guard.token() > token);
         let Err(FenceError::Store(refused)) = guard.fence(&mut old).await else { panic!("its snapshot is too old") };
-        assert!(refused.retry && refused.message.contains("an earlier guard of this manager"), "{refused}");
-
-        let mut given_up = hasty.transaction().await.unwrap();
-        assert!(timeout(WHILE, guard.fence(&mut given_up)).await.is_err(), "two guards have fenced at once");
-        let mut mine = later.transaction().await.unwrap();
-        {
-            let mut fenced = guard.fence(&mut mine);
-            assert!(timeout(WHILE, fenced.as_mut()).await.is_err(), "two guards have fenced at once");
-            transaction.commit().await.unwrap();
-            drop(timeout(PATIENCE, fenced).await.unwrap().unwrap());
-        }
+        assert!(refused.retry, "{refused}");
+        let mut mine = other.transaction().await.unwrap();
+        drop(timeout(PATIENCE, guard.fence(&mut mine)).await.unwrap().unwrap());
         let seen = mine.query(&format!("SELECT text FROM {}_notes", place.prefix), &[]).await.unwrap();
         assert_eq!(seen.len(), 1, "it reads what the guard before has written");
-        // One guard may have several transactions.
-        let mut another = user.transaction().await.unwrap();
-        drop(timeout(PATIENCE, guard.fence(&mut another)).await.unwrap().unwrap());
     });
 }
 
-/// The task that waits may be the one that is to end the transaction before.
 #[test]
-fn whoever_keeps_the_transaction_before_open_waits_for_it_in_vain_but_not_for_ever() {
-    on_server("fence_in_vain", |place| async move {
-        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
-        let (guard, transaction) = handed(&mut user, &leases).await;
-        let mut mine = other.transaction().await.unwrap();
-        let refused = timeout(PATIENCE, guard.fence(&mut mine)).await.expect("it does not wait for ever");
-        let Err(FenceError::Store(refused)) = refused else { panic!("two guards have fenced at once") };
-        assert!(refused.kind == StoreErrorKind::Locked && refused.retry, "{refused}");
-        mine.rollback().await.unwrap();
+fn guards_that_share_are_granted_the_lease_after_what_an_exclusive_guard_has_fenced() {
+    on_server("fence_then_share", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
+        let next = gone_before_its_commit!(first, transaction, leases.lock("k").share_in_process().acquire());
         transaction.commit().await.unwrap();
-        let mut next = other.transaction().await.unwrap();
-        drop(timeout(PATIENCE, guard.fence(&mut next)).await.unwrap().unwrap());
-        let limit: String = next.query_one("SHOW lock_timeout", &[]).await.unwrap().get(0);
-        assert_eq!(limit, "0", "the user's limit is as before");
+        drop(timeout(PATIENCE, next).await.unwrap().unwrap());
+    });
+}
+
+/// The sharer that has fenced goes first, and another one last.
+#[test]
+fn an_exclusive_guard_is_granted_the_lease_after_what_those_who_shared_it_have_fenced() {
+    on_server("share_then_fence", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let request = leases.lock("k").share_in_process();
+        let (first, last) = (request.clone().acquire().await.unwrap(), request.acquire().await.unwrap());
+        let mut transaction = user.transaction().await.unwrap();
+        drop(first.fence(&mut transaction).await.unwrap());
+        drop(first);
+        let next = gone_before_its_commit!(last, transaction, leases.lock("k").acquire());
+        transaction.commit().await.unwrap();
+        drop(timeout(PATIENCE, next).await.unwrap().unwrap());
+    });
+}
+
+/// Its check reaches the server when the next guard has the lease.
+#[test]
+fn a_fence_that_arrives_after_its_guard_ended_is_refused() {
+    on_server("fence_late", |place| async move {
+        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
+        let (first, mut late) = (acquire(&leases).await, user.transaction().await.unwrap());
+        let unsent = first.fence(&mut late);
+        drop(first);
+        let guard = acquire(&leases).await;
+        let mut mine = other.transaction().await.unwrap();
+        drop(timeout(PATIENCE, guard.fence(&mut mine)).await.unwrap().unwrap());
+        assert!(matches!(timeout(PATIENCE, unsent).await.unwrap(), Err(FenceError::Released { .. })));
+        assert!(note(&late, &place, "late").await.is_err(), "it can write nothing any more");
+    });
+}
+
+/// Whoever says that it has committed costs its manager no transaction of the store.
+#[test]
+fn a_manager_that_knows_of_the_commit_passes_the_lease_on_without_the_store() {
+    on_server("fence_passed_on", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        for is_told in [true, false] {
+            let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
+            let fenced = first.fence(&mut transaction).await.unwrap();
+            transaction.commit().await.unwrap();
+            if is_told {
+                fenced.committed();
+            }
+            let mut next = Box::pin(leases.lock("k").acquire().into_future());
+            assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+            let before = leases.stats().transactions;
+            drop(first);
+            let guard = timeout(PATIENCE, next).await.unwrap().unwrap();
+            assert_eq!(leases.stats().transactions == before, is_told);
+            guard.release().await.unwrap();
+        }
     });
 }
 
@@ -108,54 +143,21 @@ fn guards_that_share_a_lease_in_one_process_fence_at_once() {
     });
 }
 
-/// One of two guards that share a lease outlives the other, which had the lease before it.
+/// A program that drops its guard and keeps the transaction open loses nothing else, however long that lasts.
 #[test]
-fn a_guard_that_is_left_alone_does_not_wait_for_its_own_transaction() {
-    on_server("fence_alone", |place| async move {
-        let (mut user, mut other, leases) = (notes(&place).await, place.client().await, manager(&place).await);
-        let request = leases.lock("k").share_in_process();
-        let (first, second) = (request.clone().acquire().await.unwrap(), request.acquire().await.unwrap());
-        let (mut transaction, mut another) = (user.transaction().await.unwrap(), other.transaction().await.unwrap());
-        drop(second.fence(&mut transaction).await.unwrap());
+fn a_transaction_that_outlives_its_guard_costs_its_manager_no_other_lease() {
+    on_server("fence_outlives", |place| async move {
+        let (mut user, leases) = (notes(&place).await, briefly(&place).await);
+        let (kept, first) = (leases.lock("kept").acquire().await.unwrap(), acquire(&leases).await);
+        let mut transaction = user.transaction().await.unwrap();
+        drop(first.fence(&mut transaction).await.unwrap());
         drop(first);
-        drop(timeout(PATIENCE, second.fence(&mut another)).await.expect("it waits for itself").unwrap());
-    });
-}
-
-/// A fence waits for the guard before it, and is given up. Meanwhile another one of the same guard has begun, and passes later.
-#[test]
-fn a_fence_that_was_given_up_lets_no_other_wait_for_a_transaction_of_its_own_guard() {
-    on_server("fence_own", |place| async move {
-        let (mut user, leases) = (notes(&place).await, manager(&place).await);
-        let (mut hasty, mut calm, mut late) = (place.client().await, place.client().await, place.client().await);
-        let (guard, transaction) = handed(&mut user, &leases).await;
-        let (mut given_up, mut mine) = (hasty.transaction().await.unwrap(), calm.transaction().await.unwrap());
-        {
-            let mut waits = guard.fence(&mut given_up);
-            assert!(timeout(WHILE, waits.as_mut()).await.is_err(), "two guards have fenced at once");
-            let mut fenced = guard.fence(&mut mine);
-            assert!(timeout(WHILE, fenced.as_mut()).await.is_err(), "two guards have fenced at once");
-            drop(waits);
-            transaction.commit().await.unwrap();
-            drop(timeout(PATIENCE, fenced).await.unwrap().unwrap());
-        }
-        let mut another = late.transaction().await.unwrap();
-        drop(timeout(PATIENCE, guard.fence(&mut another)).await.expect("it waits for its own guard").unwrap());
-    });
-}
-
-/// Its answer was never polled.
-#[test]
-fn a_fence_that_is_not_sent_yet_lets_no_other_pass_before_it_waits() {
-    on_server("fence_unsent", |place| async move {
-        let (mut user, leases) = (notes(&place).await, manager(&place).await);
-        let (mut slow, mut quick) = (place.client().await, place.client().await);
-        let (guard, transaction) = handed(&mut user, &leases).await;
-        let (mut one, mut two) = (slow.transaction().await.unwrap(), quick.transaction().await.unwrap());
-        let unsent = guard.fence(&mut one);
-        assert!(timeout(WHILE, guard.fence(&mut two)).await.is_err(), "two guards have fenced at once");
-        drop(unsent);
+        let wait = leases.lock("k").timeout(SHORT * 3).acquire().await;
+        assert!(wait.is_err(), "the lease was granted during a fenced transaction");
+        assert!(kept.is_valid() && kept.verify().await.unwrap());
+        leases.lock("other").acquire().await.unwrap().release().await.unwrap();
         transaction.commit().await.unwrap();
+        drop(timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap());
     });
 }
 

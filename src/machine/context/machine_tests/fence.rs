@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, said};
+use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, named, said};
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Body, Event, Input, Key, LostReason, Operation, Outcome, Output, Records, Reply,
-    RequestId, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
+    Acquire, Action, Batch, Beat, Body, Config, Event, Input, Key, LostReason, Machine, Operation, Options, Outcome,
+    Output, Records, Reply, RequestId, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Ticket, Token, Turn,
+    TurnId, Way,
 };
 
 impl Script {
@@ -238,4 +239,85 @@ fn s7_a_fence_passes_as_long_as_the_grant_stands_and_never_after() {
         assert_eq!(records.peek(&script.key), before.as_ref());
         assert_eq!(script.judge(1, &ticket, STORE, found), Err(LostReason::Stolen));
     }
+}
+
+impl Script {
+    /// Whether the lease passes from the first turn to the second one, which waits, without the store. If not, it is given back, and the
+    /// second turn's request goes with that.
+    fn passes_on(&mut self) -> bool {
+        self.acquire(2, true);
+        self.input(Input::Release { turn: TurnId(1), slot: self.slot() });
+        let is_passed_on = super::is_granted(&self.outputs);
+        if !is_passed_on {
+            let actions = self.actions();
+            let given_back = matches!(actions[..], [Action::Release { .. }, Action::Acquire(_)]);
+            assert!(given_back, "{actions:?}");
+        }
+        is_passed_on
+    }
+}
+
+/// The record changes with the lease, so that what was fenced before comes before, or is refused.
+#[test]
+fn s_a_lease_is_not_passed_on_while_a_fenced_transaction_may_be_open() {
+    for (begun, ended) in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)] {
+        let mut script = Script::holding();
+        let (slot, ticket) = (script.slot(), script.ticket(1, false).unwrap());
+        (0..begun).for_each(|_| script.machine.begin_fence(&slot, &ticket));
+        (0..ended).for_each(|_| script.machine.end_fence(&slot, &ticket));
+        assert_eq!(script.passes_on(), begun == ended, "{begun} begun, {ended} ended");
+    }
+}
+
+#[test]
+fn s_a_lease_does_not_linger_while_a_fenced_transaction_may_be_open() {
+    let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
+    for is_open in [true, false] {
+        let mut script = Script::new();
+        script.machine = Machine::new(config.clone(), ME);
+        script.acquire(1, true);
+        script.answer([granted(64)]);
+        let (slot, ticket) = (script.slot(), script.ticket(1, false).unwrap());
+        script.machine.begin_fence(&slot, &ticket);
+        if !is_open {
+            script.machine.end_fence(&slot, &ticket);
+        }
+        script.input(Input::Release { turn: TurnId(1), slot });
+        assert_eq!(script.is_sent(), is_open);
+    }
+}
+
+/// The first one fences. The other joins, and goes last.
+#[test]
+fn s_what_a_guard_that_shared_the_lease_has_fenced_counts_when_the_last_one_goes() {
+    for is_open in [true, false] {
+        let mut script = Script::new();
+        let sharer = |turn| Turn { share: true, ..Turn::new(TurnId(turn), named("k")) };
+        script.ask_for(sharer(1));
+        script.answer([granted(64)]);
+        script.ask_for(sharer(3));
+        let (slot, ticket) = (script.slot(), script.ticket(3, false).unwrap());
+        script.machine.begin_fence(&slot, &ticket);
+        script.input(Input::Release { turn: TurnId(3), slot: slot.clone() });
+        if !is_open {
+            script.machine.end_fence(&slot, &ticket);
+        }
+        assert_eq!(script.passes_on(), !is_open);
+    }
+}
+
+/// A fence of an earlier lease says nothing of the present one.
+#[test]
+fn s_what_an_earlier_lease_has_fenced_does_not_count_for_the_next_one() {
+    let mut script = Script::holding();
+    let (slot, old) = (script.slot(), script.ticket(1, false).unwrap());
+    script.machine.begin_fence(&slot, &old);
+    assert!(!script.passes_on());
+    script.answer([Outcome::Released, granted(128)]);
+    let ticket = script.ticket(2, false).unwrap();
+    script.machine.begin_fence(&slot, &ticket);
+    script.machine.end_fence(&slot, &old);
+    script.acquire(3, true);
+    script.input(Input::Release { turn: TurnId(2), slot });
+    assert!(!super::is_granted(&script.outputs), "the end of the old one is not the end of the new one");
 }

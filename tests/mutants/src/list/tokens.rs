@@ -2,7 +2,7 @@
 
 use crate::{
     Mutant,
-    Suite::{Histories, Properties, Rule, Store},
+    Suite::{Histories, Properties, Rule, Scenario, Store},
     edit,
 };
 
@@ -80,6 +80,38 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "src/machine/context/fence.rs",
             "            None if held.is_none() => Err(LostReason::Expired),\n",
             "",
+        )],
+    ),
+    Mutant::new(
+        "rule s",
+        "a lease is passed on although a transaction that its guard has fenced may be open",
+        Rule("fence::s_a_lease_is_not_passed_on"),
+        &[edit("src/machine/context/hold.rs", " && held.open_fences == 0;", ";")],
+    ),
+    Mutant::new(
+        "rule s",
+        "the end of a fence of an earlier lease counts for the present one",
+        Rule("fence::s_what_an_earlier_lease"),
+        &[edit(
+            "src/machine/context/fence.rs",
+            "held.filter(|held| (held.grant, held.request) == name || held.formerly == Some(name))",
+            "held.filter(|held| held.request.0 > 0 || held.formerly == Some(name))",
+        )],
+    ),
+    Mutant::new(
+        "rule s",
+        "a context does not know of the transactions that its guards have fenced",
+        Scenario("fence::a_transaction_that_outlives"),
+        &[edit("src/client/fence.rs", "if !T::IN_ORDER {", "if T::IN_ORDER {")],
+    ),
+    Mutant::new(
+        "rule s",
+        "a transaction that was committed counts as open for ever",
+        Scenario("fence::a_transaction_that_outlives"),
+        &[edit(
+            "src/client/fence.rs",
+            "            driver.end_fence(&self.fate.slot, &self.ticket);\n",
+            "            _ = driver;\n",
         )],
     ),
     Mutant::new(

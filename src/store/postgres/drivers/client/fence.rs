@@ -21,10 +21,9 @@ type Verdict = Result<Fenced, FenceError>;
 /// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
 /// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
-/// until the answer is ready. No other manager is granted the lease before the transaction ends, so keep it short. If you drop the guard
-/// earlier, its manager may pass the lease to its next request. The fence of the next guard then waits until the transaction ends,
-/// for at most 10 s or your own `lock_timeout`, and then fails as `Locked`. Guards of
-/// [`share_in_process`](crate::LeaseRequest::share_in_process) do not wait: keep a guard until its transaction has ended.
+/// until the answer is ready. Nobody else is granted the lease before the transaction ends, so keep it short.
+///
+/// Call [`committed`](Fenced::committed) after the commit: then the manager may pass the lease to its next request without the store.
 ///
 /// **A refused transaction cannot be committed**: it is in the failed state. So is one whose answer is dropped before it is ready.
 /// `commit()` of `tokio-postgres` rolls such a transaction back and reports no error, so check the answer of the fence. Fence the
@@ -36,9 +35,10 @@ type Verdict = Result<Fenced, FenceError>;
 /// ```no_run
 /// # async fn example(guard: leasehold::LeaseGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut transaction = client.transaction().await?;
-/// guard.fence(&mut transaction).await?;
+/// let fenced = guard.fence(&mut transaction).await?;
 /// transaction.execute("UPDATE notes SET text = 'milk'", &[]).await?;
 /// transaction.commit().await?;
+/// fenced.committed();
 /// # Ok(()) }
 /// ```
 impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
