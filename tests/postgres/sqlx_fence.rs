@@ -167,6 +167,38 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
 }
 
 /// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
+/// The server goes on with the commit, which takes longer than the next guard needs.
+#[test]
+fn a_task_that_is_dropped_during_its_commit_is_read_by_the_next_guard() {
+    on_server("sqlx_fence_aborted", |place| async move {
+        let (pool, leases) = (notes(&place).await, manager(&place).await);
+        let name = &place.prefix;
+        let slow = format!(
+            "CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'; \
+             CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {name}_notes DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION {name}_slow()"
+        );
+        pool.execute(AssertSqlSafe(slow)).await.unwrap();
+        let guard = acquire(&leases).await;
+        let mut next = Box::pin(leases.lock("k").acquire().into_future());
+        assert!(poll!(&mut next).is_pending());
+        let work = async {
+            let mut transaction = pool.begin().await.unwrap();
+            let _fenced = guard.fence(&mut transaction).await.unwrap();
+            note(&mut transaction, &place, "milk").await.unwrap();
+            transaction.commit().await
+        };
+        assert!(timeout(WHILE, work).await.is_err(), "the commit takes longer");
+        drop(guard);
+        let guard = timeout(PATIENCE, next).await.unwrap().unwrap();
+        let mut transaction = pool.begin().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let seen = format!("SELECT text FROM {name}_notes");
+        let seen: Vec<String> = sqlx::query_scalar(AssertSqlSafe(seen)).fetch_all(&mut *transaction).await.unwrap();
+        assert_eq!(seen, ["milk"], "what the guard before has committed");
+    });
+}
+
 #[test]
 fn a_fence_that_renews_writes_a_heartbeat_with_the_transaction() {
     on_server("sqlx_fence_renews", |place| async move {
