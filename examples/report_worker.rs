@@ -55,9 +55,11 @@ fn save(lease: &LeaseGuard, path: &str, text: &str) -> Result<(), Box<dyn Error>
     let mut database = rusqlite::Connection::open(path)?;
     database.execute_batch("CREATE TABLE IF NOT EXISTS reports (text TEXT)")?;
     let transaction = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    lease.fence(&transaction).into_inner()?;
+    let fenced = lease.fence(&transaction).into_inner()?;
     transaction.execute("INSERT INTO reports VALUES (?1)", [text])?;
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    fenced.committed();
+    Ok(())
 }
 
 #[cfg(test)]

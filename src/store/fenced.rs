@@ -32,9 +32,10 @@ pub trait FencedTransaction {
     /// What a passed check returns: for example a [`Fenced`], or `()` if the transaction itself reports its commit.
     type Passed;
 
-    /// Whether the database runs fenced transactions one after the other, in the order in which they were checked. If not, the context
-    /// assumes that a transaction may be open, or even arrive, after its guard has ended, until [`Fence::over`] is called. Such a guard's
-    /// lease is not passed on within the context: the store grants the next one.
+    /// Whether whatever reads or writes the same data waits for the transaction from the call of [`check`](Self::check) on, as in
+    /// IndexedDB. If not, the context assumes that the transaction may be open, or even arrive, after its guard has ended, until
+    /// [`Fence::committed`] or [`Fence::over`] is called. Such a guard's lease is not passed on within the context: the store grants the
+    /// next one.
     const IN_ORDER: bool = false;
 
     /// The future that [`check`](Self::check) returns.
@@ -84,8 +85,8 @@ pub trait Fence: MaybeSendSync {
 /// Call [`committed`](Self::committed) once the transaction is committed. Only then does the renewal of a
 /// [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) count. And only then does the manager know that the transaction is over: until
 /// then it does not pass the lease from this guard to its next request, but gives it back, so that the store grants the next lease
-/// after the transaction. If you drop this instead, each turn costs a transaction of the store. With SQLite that is different: its
-/// transactions come one after the other, so `committed` matters only for a renewal.
+/// after the transaction. If you drop this instead, that is as safe, but each turn costs a transaction of the store.
+#[must_use = "call `committed` after the commit: the manager then knows that the transaction is over"]
 pub struct Fenced(Shared<dyn Fence>);
 
 impl Fenced {

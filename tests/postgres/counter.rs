@@ -23,7 +23,7 @@ pub(crate) fn count(url: &str, prefix: &str) {
         let mut user = place.client().await;
         killed::count(&leases, async |guard, step| {
             let mut transaction = user.transaction().await.unwrap();
-            guard.fence(&mut transaction).await?;
+            let fenced = guard.fence(&mut transaction).await?;
             let count = format!("SELECT n FROM {prefix}_count");
             let n: i64 = transaction.query_one(&count, &[]).await.unwrap().get(0);
             transaction.execute(&format!("UPDATE {prefix}_count SET n = $1"), &[&(n + 1)]).await.unwrap();
@@ -31,6 +31,7 @@ pub(crate) fn count(url: &str, prefix: &str) {
             let [token, step] = [guard.token().as_u64(), step].map(u64::cast_signed);
             transaction.execute(&log, &[&(n + 1), &token, &step]).await.unwrap();
             transaction.commit().await.unwrap();
+            fenced.committed();
             Ok::<_, FenceError>(())
         })
         .await;

@@ -237,7 +237,7 @@ async fn take_turns(leases: LeaseManager, url: &str) {
     for _ in 0..TURNS {
         let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
         let mut transaction = user.transaction().await.unwrap();
-        guard.fence(&mut transaction).await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
         let n: i32 = transaction.query_typed("SELECT n FROM pooler_count", &[]).await.unwrap()[0].get(0);
         transaction.batch_execute(&format!("UPDATE pooler_count SET n = {}", n + 1)).await.unwrap();
         transaction.commit().await.unwrap();

@@ -20,7 +20,7 @@ impl Rows {
         let (mut user, connection) = tokio_postgres::connect(&self.0.url, NoTls).await.ok()?;
         tokio::spawn(connection);
         let mut transaction = user.transaction().await.ok()?;
-        guard.fence(&mut transaction).await.ok()?;
+        drop(guard.fence(&mut transaction).await.ok()?);
         let write = format!("INSERT INTO writes (key, token) VALUES ({key}, {})", guard.token().as_u64());
         transaction.batch_execute(&write).await.ok()?;
         transaction.commit().await.ok()

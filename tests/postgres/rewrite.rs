@@ -231,7 +231,7 @@ fn a_transaction_that_fences_two_leases_does_not_deadlock() {
         until("the release waits", async || rewrite_waits(&place, "rewrite_fences").await).await;
         // Longer than deadlock_timeout, so that the server ends whoever comes last.
         sleep(Duration::from_millis(1_300)).await;
-        held.fence_and_renew(&mut transaction).await.unwrap();
+        drop(held.fence_and_renew(&mut transaction).await.unwrap());
         transaction.commit().await.unwrap();
         releasing.await.unwrap().unwrap();
     });

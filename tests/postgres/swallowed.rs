@@ -122,7 +122,7 @@ fn a_fence_whose_heartbeat_is_not_written_refuses_the_transaction() {
         skip(&place, "swallowed_fence_session", "UPDATE").await;
         let mut client = place.client().await;
         let mut transaction = client.transaction().await.unwrap();
-        guard.fence(&mut transaction).await.expect("it writes nothing");
+        drop(guard.fence(&mut transaction).await.expect("it writes nothing"));
         let said = guard.fence_and_renew(&mut transaction).await.unwrap_err().to_string();
         assert!(said.contains("did not write"), "{said}");
         transaction.batch_execute("SELECT").await.expect_err("it can only be rolled back");

@@ -19,10 +19,11 @@ pub(crate) fn count(directory: &Path) {
         // Read outside of the transaction: only the lease makes that safe.
         let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
         let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        guard.fence(&transaction).await?;
+        let fenced = guard.fence(&transaction).await?;
         let [token, step] = [guard.token().as_u64(), step].map(|number| i64::try_from(number).unwrap());
         transaction.execute("INSERT INTO counts VALUES (?1, ?2, ?3)", [count + 1, token, step]).unwrap();
         transaction.commit().unwrap();
+        fenced.committed();
         Ok(())
     }));
 }

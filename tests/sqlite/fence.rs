@@ -5,11 +5,13 @@ use std::{fs, mem::forget, path::Path, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{Scratch, connect, file, manager};
 
 const LONG: Duration = Duration::from_secs(3_600);
+/// As long as the tests wait for what must not happen.
+const WHILE: Duration = Duration::from_millis(300);
 
 fn notes(directory: &Path) -> Connection {
     let connection = connect(directory);
@@ -46,7 +48,7 @@ fn a_current_lease_lets_the_transaction_commit() {
         let mut database = notes(&scratch.0);
         for behavior in [TransactionBehavior::Deferred, TransactionBehavior::Immediate] {
             let transaction = database.transaction_with_behavior(behavior).unwrap();
-            guard.fence(&transaction).await.unwrap();
+            drop(guard.fence(&transaction).await.unwrap());
             write(&transaction);
             transaction.commit().unwrap();
         }
@@ -81,7 +83,7 @@ fn what_an_overtaken_holder_writes_cannot_be_committed() {
             assert_eq!(count(&database), 0);
 
             let transaction = database.transaction().unwrap();
-            new.fence(&transaction).await.unwrap();
+            drop(new.fence(&transaction).await.unwrap());
             write(&transaction);
             transaction.commit().unwrap();
             assert_eq!(count(&database), 1, "the connection is as good as before");
@@ -149,7 +151,7 @@ fn the_right_one_of_several_files_is_found() {
         let mut database = Connection::open(alike).unwrap();
         database.execute("ATTACH ?1 AS leases", [leases.to_str().unwrap()]).unwrap();
         let transaction = database.transaction().unwrap();
-        guard.fence(&transaction).await.unwrap();
+        drop(guard.fence(&transaction).await.unwrap());
     });
 }
 
@@ -163,7 +165,7 @@ fn a_released_guard_fences_nothing() {
         twin.release().await.unwrap();
         let mut database = notes(&scratch.0);
         let transaction = database.transaction().unwrap();
-        guard.fence(&transaction).await.unwrap();
+        drop(guard.fence(&transaction).await.unwrap());
         drop(transaction);
         leases.close().await;
         let transaction = database.transaction().unwrap();
@@ -181,14 +183,44 @@ fn nobody_is_granted_the_key_while_a_fenced_transaction_is_open() {
         let thief = manager(&scratch.0).build().unwrap();
         let mut database = notes(&scratch.0);
         let transaction = database.transaction().unwrap();
-        guard.fence(&transaction).await.unwrap();
+        drop(guard.fence(&transaction).await.unwrap());
         write(&transaction);
         let mut theft = tokio::spawn(async move { thief.lock("k").steal().await.unwrap() });
-        let early = tokio::time::timeout(Duration::from_millis(200), &mut theft).await;
+        let early = timeout(Duration::from_millis(200), &mut theft).await;
         assert!(early.is_err(), "a thief was granted the key before the fenced write was committed");
         transaction.commit().unwrap();
         assert!(theft.await.unwrap().token() > guard.token());
         assert_eq!(count(&database), 1);
+    });
+}
+
+/// The next guard may read before it begins a transaction of its own.
+#[test]
+fn a_transaction_that_outlives_its_guard_is_over_before_the_next_guard_has_the_lease() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).lease(LONG).build().unwrap();
+        let mut database = notes(&scratch.0);
+        for is_told in [false, true] {
+            let guard = leases.lock("k").acquire().await.unwrap();
+            let mut next = Box::pin(leases.lock("k").acquire().into_future());
+            assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+            let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+            let fenced = guard.fence(&transaction).await.unwrap();
+            let before = leases.stats().transactions;
+            if is_told {
+                transaction.commit().unwrap();
+                fenced.committed();
+                drop(guard);
+            } else {
+                drop(guard);
+                assert!(timeout(WHILE, next.as_mut()).await.is_err(), "granted during a fenced transaction");
+                transaction.commit().unwrap();
+            }
+            let next = next.await.unwrap();
+            assert_eq!(leases.stats().transactions == before, is_told, "the store grants the next lease if it must");
+            next.release().await.unwrap();
+        }
     });
 }
 
@@ -269,7 +301,7 @@ fn a_transaction_elsewhere_is_refused() {
         let leases = scratch.0.join("leases.db");
         database.execute("ATTACH ?1 AS \"the \"\"leases\"\"\"", [leases.to_str().unwrap()]).unwrap();
         let transaction = database.transaction().unwrap();
-        guard.fence(&transaction).await.unwrap();
+        drop(guard.fence(&transaction).await.unwrap());
         write(&transaction);
         transaction.commit().unwrap();
         assert_eq!(count(&database), 1);

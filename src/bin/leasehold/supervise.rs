@@ -139,7 +139,7 @@ impl<'a> Supervisor<'a> {
         let gifts = Gifts { terminal: wanted, dies: job.rules.on_loss == OnLoss::Kill };
         let child = Child::spawn(&job.command, gifts, &variables)?;
         if let Some(terminal) = terminal.as_mut().filter(|_| wanted) {
-            terminal.was_given();
+            terminal.was_given(child.group);
         }
         Ok(Self {
             job,

@@ -19,7 +19,8 @@ pub(crate) struct Terminal {
     own: Pid,
     /// How it was set when we came.
     modes: Option<Termios>,
-    given: bool,
+    /// The group that has it from us, if nobody gave it back.
+    given: Option<Pid>,
     given_once: bool,
 }
 
@@ -62,7 +63,7 @@ fn tty() -> Option<File> {
 impl Terminal {
     /// `None` if this process has no controlling terminal.
     pub(crate) fn open() -> Option<Self> {
-        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: false, given_once: false };
+        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: None, given_once: false };
         if terminal.is_ours() {
             terminal.modes = termios::tcgetattr(&terminal.tty).ok();
         }
@@ -86,12 +87,12 @@ impl Terminal {
 
     /// Whether it was given, and nobody gave it back.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.given && !self.is_ours()
+        self.given.is_some() && !self.is_ours()
     }
 
-    /// The command took it by itself.
-    pub(crate) fn was_given(&mut self) {
-        self.given = true;
+    /// The command, which has this group, took it by itself.
+    pub(crate) fn was_given(&mut self, group: Pid) {
+        self.given = Some(group);
         self.given_once = true;
     }
 
@@ -103,7 +104,7 @@ impl Terminal {
     pub(crate) fn give(&mut self, group: Pid) -> bool {
         let given = self.is_ours() && tcsetpgrp(&self.tty, group).is_ok();
         if given {
-            self.was_given();
+            self.was_given(group);
         }
         given
     }
@@ -111,7 +112,7 @@ impl Terminal {
     /// Takes it back, if it was given. Says whether it is ours now.
     pub(crate) fn take(&mut self) -> bool {
         self.note_the_shell();
-        if std::mem::take(&mut self.given) && !self.is_ours() {
+        if self.given.take().is_some() && !self.is_ours() {
             // It fails if the terminal has hung up: then there is nothing to take.
             let _ = tcsetpgrp(&self.tty, self.own);
         }
@@ -121,8 +122,10 @@ impl Terminal {
     /// Notes whether the shell has the terminal, or another job of the shell. A shell takes it when leasehold stops. If a job in the
     /// background then took it from the shell, the shell would end; and an editor could not read what the user types.
     pub(crate) fn note_the_shell(&mut self) {
-        if self.given && tcgetpgrp(&self.tty).is_ok_and(job::is_of_the_shell) {
-            self.given = false;
+        // What the command's group has left behind may have become a child of the shell, if the shell is the first process of a container.
+        let has_left = |group: Pid| self.given.is_some_and(|given| given != group);
+        if tcgetpgrp(&self.tty).is_ok_and(|group| has_left(group) && job::is_of_the_shell(group)) {
+            self.given = None;
         }
     }
 

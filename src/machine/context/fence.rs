@@ -83,11 +83,12 @@ impl Machine {
     /// before. So this context does not pass the lease on: it gives the lease back, and the store grants the next one, which the
     /// transaction comes before, or whose record refuses it.
     ///
-    /// A store whose transactions come one after the other, in the order of their fences, needs none of this.
+    /// A store in which whatever reads or writes the same data waits for the transaction from its fence on needs none of this.
     // Protocol: docs/protocol.md#s.
     pub fn begin_fence(&mut self, slot: &Slot, ticket: &Ticket) {
         if let Some(held) = self.held_of(slot, ticket) {
-            held.open_fences += 1;
+            // A leader that never reports an end may write for months.
+            held.open_fences = held.open_fences.saturating_add(1);
         }
     }
 

@@ -64,8 +64,6 @@ type Verdict = Result<Fenced, FenceError>;
 /// # Ok(()) }
 /// ```
 impl FencedTransaction for &Transaction<'_> {
-    const IN_ORDER: bool = true;
-
     type Passed = Fenced;
     type Answer = Ready<Verdict>;
 
@@ -87,8 +85,6 @@ impl FencedTransaction for &Transaction<'_> {
 
 /// As for a shared reference.
 impl FencedTransaction for &mut Transaction<'_> {
-    const IN_ORDER: bool = true;
-
     type Passed = Fenced;
     type Answer = Ready<Verdict>;
 

@@ -150,9 +150,10 @@ impl From<(Pool, Config)> for PostgresPool {
 /// # async fn example(guard: leasehold::LeaseGuard, pool: deadpool_postgres::Pool) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut client = pool.get().await?;
 /// let mut transaction = client.transaction().await?;
-/// guard.fence(&mut transaction).await?;
+/// let fenced = guard.fence(&mut transaction).await?;
 /// transaction.execute("UPDATE notes SET text = 'milk'", &[]).await?;
 /// transaction.commit().await?;
+/// fenced.committed();
 /// # Ok(()) }
 /// ```
 impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
