@@ -218,6 +218,37 @@ async fn a_script_that_was_under_way_when_its_guard_ended_writes_nothing() {
     assert_eq!(server.ask::<i64>(&["GET", "gone: n"]), 3, "the late script wrote nothing");
 }
 
+/// It was judged while its guard had the key alone.
+#[tokio::test]
+async fn a_script_that_was_under_way_when_its_guard_was_downgraded_writes_nothing() {
+    let Some(server) = shared() else { return };
+    let proxy = proxy_before(server.port());
+    let (_store, leases) = context(&server.client(), "down").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let slow = open(&client_of(&proxy), "down").await;
+    let count = || slow.script("return redis.call('INCR', KEYS[1])").key("down: n");
+    let guard = Arc::new(leases.lock("k").acquire().await.unwrap());
+    guard.fence(count()).await.unwrap().unwrap();
+
+    proxy.let_next_commit(Commit::IsKept);
+    let late = tokio::spawn({
+        let (guard, count) = (Arc::clone(&guard), count());
+        async move { guard.fence(count).await }
+    });
+    while proxy.hits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    late.abort();
+    timeout(BUSY, guard.downgrade()).await.unwrap().unwrap();
+    let reader = timeout(BUSY, leases.lock("k").shared().acquire()).await.unwrap().unwrap();
+    proxy.let_next_commit(Commit::Passes);
+    // By the connection of the late script, and after it.
+    reader.fence(slow.script("return 1")).await.unwrap().unwrap();
+    assert_eq!(server.ask::<i64>(&["GET", "down: n"]), 1, "the late script wrote nothing");
+    guard.fence(count()).await.unwrap().unwrap();
+    assert_eq!(server.ask::<i64>(&["GET", "down: n"]), 2, "a later one writes, because its guard still shares the key");
+}
+
 /// A script that was answered is over, whatever came of it.
 #[tokio::test]
 async fn a_lease_is_passed_on_without_the_server_once_its_script_is_answered() {

@@ -46,7 +46,7 @@ local function has(text, premise)
     if facts.store then return row.store == facts.store end
     for _, grant in ipairs(row.grants) do
         if grant.holder == facts.holder and grant.token == facts.token and grant.request == facts.request then
-            return true
+            return grant.mode == facts.mode
         end
     end
     return false

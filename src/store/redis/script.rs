@@ -21,7 +21,7 @@ use super::{
     reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{FORMAT, Grant, Operation, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, Reach, inside::inside};
 
 /// Whether the script ran, and what it gave back or failed by.
@@ -184,16 +184,20 @@ impl RedisScript {
 }
 
 /// What must stand in the rows that a fence reads: whose store it is, and the grant. The records are not written, since a
-/// fence changes none.
+/// fence changes none. A downgrade leaves the grant its token: so a script that was under way for an exclusive grant is refused by the mode.
 fn facts_of(ticket: &Ticket, attempt: &Attempt) -> Vec<(String, String)> {
     let mut facts: Vec<_> = attempt.store.map(fact_of_store).into_iter().collect();
-    for operation in &ticket.batch.operations {
-        if let Some((token, RequestId(request @ ..EXACT))) = ticket.grant_in(&attempt.records, &operation.key) {
-            let holder = ticket.batch.session;
-            let grant =
-                format!("{{\"format\":{FORMAT},\"holder\":\"{holder}\",\"token\":{token},\"request\":{request}}}");
-            facts.push((Row::Record(operation.key.clone()).to_string(), grant));
-        }
+    for Operation { key, .. } in &ticket.batch.operations {
+        let grants = attempt.records.peek(key).map_or(&[][..], |record| &record.grants);
+        let grant = ticket.grant_in(&attempt.records, key).and_then(|(token, request)| {
+            grants.iter().find(|grant| (grant.block.first, grant.request) == (token, request))
+        });
+        let Some(Grant { holder, request: RequestId(request @ ..EXACT), mode, block, .. }) = grant else { continue };
+        let (token, mode) = (block.first, mode.name());
+        let grant = format!(
+            "{{\"format\":{FORMAT},\"holder\":\"{holder}\",\"token\":{token},\"request\":{request},\"mode\":\"{mode}\"}}"
+        );
+        facts.push((Row::Record(key.clone()).to_string(), grant));
     }
     facts
 }
