@@ -105,7 +105,8 @@ impl<'a> FencedTransaction for &'a EtcdStore {
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
         Box::pin(async move {
-            let compares = judge(self, &*fence).await?;
+            // Without the compares, nobody sends a transaction.
+            let compares = judge(self, &*fence).await.inspect_err(|_| fence.over())?;
             Ok(EtcdFence { compares, fence })
         })
     }

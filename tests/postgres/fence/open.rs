@@ -106,13 +106,17 @@ fn a_fence_that_arrives_after_its_guard_ended_is_refused() {
     });
 }
 
-/// Whoever says that it has committed costs its manager no transaction of the store.
+/// Whoever says that it has committed costs its manager no transaction of the store. A refused transaction is known to be over.
 #[test]
 fn a_manager_that_knows_of_the_commit_passes_the_lease_on_without_the_store() {
     on_server("fence_passed_on", |place| async move {
         let (mut user, leases) = (notes(&place).await, manager(&place).await);
         for is_told in [true, false] {
-            let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
+            let first = acquire(&leases).await;
+            let mut unfit = user.build_transaction().read_only(true).start().await.unwrap();
+            assert!(matches!(first.fence(&mut unfit).await, Err(FenceError::Misuse(_))));
+            unfit.rollback().await.unwrap();
+            let mut transaction = user.transaction().await.unwrap();
             let fenced = first.fence(&mut transaction).await.unwrap();
             transaction.commit().await.unwrap();
             if is_told {

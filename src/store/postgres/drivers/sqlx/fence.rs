@@ -56,7 +56,11 @@ impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b, Postgres> {
                     gate.open();
                     Ok(Fenced::passed(fence))
                 }
-                Err(why) => Err(gate.refuse(why).await),
+                Err(why) => {
+                    let why = gate.refuse(why).await;
+                    fence.over();
+                    Err(why)
+                }
             }
         })
     }
