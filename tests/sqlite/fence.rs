@@ -205,6 +205,12 @@ fn a_transaction_that_outlives_its_guard_is_over_before_the_next_guard_has_the_l
             let guard = leases.lock("k").acquire().await.unwrap();
             let mut next = Box::pin(leases.lock("k").acquire().into_future());
             assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+            // A refused transaction is over.
+            database.pragma_update(None, "query_only", true).unwrap();
+            let unfit = database.transaction().unwrap();
+            assert!(matches!(guard.fence(&unfit).await, Err(FenceError::Misuse(_))));
+            drop(unfit);
+            database.pragma_update(None, "query_only", false).unwrap();
             let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
             let fenced = guard.fence(&transaction).await.unwrap();
             let before = leases.stats().transactions;

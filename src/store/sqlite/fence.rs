@@ -28,6 +28,9 @@ type Verdict = Result<Fenced, FenceError>;
 /// with [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate): otherwise another connection may write in between,
 /// and the fence fails as busy.
 ///
+/// Call [`committed`](Fenced::committed) after the commit: then the manager may pass the lease to its next request without the store. If the
+/// guard ends before, the next lease is granted after the transaction.
+///
 /// A refused transaction cannot be committed: drop it, or roll it back. If the connection does not
 /// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), the refused transaction is rolled back at once, because
 /// nothing else would keep it from being committed. A statement that you then execute in spite of the error commits by itself. So look
@@ -71,15 +74,18 @@ impl FencedTransaction for &Transaction<'_> {
         let verdict = judge(self, &*fence);
         match verdict {
             Ok(()) => ready(Ok(Fenced::passed(fence))),
-            Err(why) => self.refuse(why),
+            Err(why) => {
+                let stopped = stop(self, why);
+                if stopped.is_ok() {
+                    fence.over();
+                }
+                ready(Err(stopped.unwrap_or_else(|unstopped| unstopped)))
+            }
         }
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {
-        ready(Err(match spoil(self) {
-            Ok(()) => why,
-            Err(error) => FenceError::Misuse(format!("{why}, and its transaction could not be stopped: {error}")),
-        }))
+        ready(Err(stop(self, why).unwrap_or_else(|unstopped| unstopped)))
     }
 }
 
@@ -176,6 +182,14 @@ fn load(rows: &mut Rows<'_>, fence: &dyn Fence) -> Result<(Option<StoreId>, Reco
         rows.load_session(&mut records, ticket.batch.session)?;
     }
     Ok((store, records))
+}
+
+/// Refuses a transaction: returns why, or an error that also says why the transaction could not be stopped.
+fn stop(transaction: &Connection, why: FenceError) -> Result<FenceError, FenceError> {
+    match spoil(transaction) {
+        Ok(()) => Ok(why),
+        Err(error) => Err(FenceError::Misuse(format!("{why}, and its transaction could not be stopped: {error}"))),
+    }
 }
 
 /// Makes a commit impossible: by a foreign key that leads nowhere, and that SQLite checks at the commit. Where that cannot be had,
