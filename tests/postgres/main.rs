@@ -13,6 +13,7 @@ mod delays;
 mod examples;
 mod faults;
 mod fence;
+mod generic_fence;
 #[path = "../histories/mod.rs"]
 mod histories;
 #[path = "../stores/clocks.rs"]

@@ -156,7 +156,7 @@ impl From<(Pool, Config)> for PostgresPool {
 /// fenced.committed();
 /// # Ok(()) }
 /// ```
-impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
+impl<'a, 'b> FencedTransaction for &'a mut Transaction<'b> {
     type Passed = Fenced;
     type Answer = MaybeSendFuture<'a, Result<Fenced, FenceError>>;
 

@@ -41,7 +41,7 @@ type Verdict = Result<Fenced, FenceError>;
 /// fenced.committed();
 /// # Ok(()) }
 /// ```
-impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
+impl<'a, 'b> FencedTransaction for &'a mut Transaction<'b> {
     type Passed = Fenced;
     type Answer = MaybeSendFuture<'a, Verdict>;
 

@@ -43,7 +43,7 @@ type Verdict = Result<Fenced, FenceError>;
 /// fenced.committed();
 /// # Ok(()) }
 /// ```
-impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b, Postgres> {
+impl<'a, 'b> FencedTransaction for &'a mut Transaction<'b, Postgres> {
     type Passed = Fenced;
     type Answer = MaybeSendFuture<'a, Verdict>;
 
