@@ -56,7 +56,8 @@ pub trait Fence: MaybeSendSync {
     /// What the transaction must check.
     fn ticket(&self) -> &Ticket;
 
-    /// Applies the batch to the records that the transaction read, and says whether it may commit.
+    /// Applies the batch to the records that the transaction read, and says whether it may commit. `store` is the id in the store's own
+    /// row; `None` if the store has no such row, or one that cannot be read.
     ///
     /// # Errors
     /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime and nobody called
