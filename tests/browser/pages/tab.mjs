@@ -3,6 +3,7 @@ import { Counter } from "/counter.mjs";
 import { context } from "./contexts.mjs";
 import "./hang.mjs";
 import "./raw.mjs";
+import "./room.mjs";
 import "./spies.mjs";
 import "./turns.mjs";
 

@@ -88,6 +88,14 @@ impl Browser {
         Self::launch(engine, Setting::NoStorage).await
     }
 
+    /// The same, but a site may keep 10 MB at most. Only Firefox can be told so before it starts.
+    ///
+    /// # Errors
+    /// When it or its driver does not start.
+    pub async fn start_with_little_room(engine: Engine) -> anyhow::Result<Self> {
+        Self::launch(engine, Setting::LittleRoom).await
+    }
+
     async fn launch(engine: Engine, setting: Setting) -> anyhow::Result<Self> {
         for _ in 1..STARTS {
             match Self::launch_once(engine, setting).await {

@@ -126,6 +126,8 @@ pub(crate) enum Setting {
     SlowTimers,
     /// The user blocks all cookies, so no page may use IndexedDB.
     NoStorage,
+    /// A site may keep 10 MB, where the browser can be told so: in Firefox.
+    LittleRoom,
 }
 
 /// What chromedriver adds unasked.
@@ -164,6 +166,10 @@ fn firefox_preferences(setting: Setting) -> Value {
     });
     if setting == Setting::NoStorage {
         preferences["network.cookie.cookieBehavior"] = 2.into();
+    }
+    if setting == Setting::LittleRoom {
+        // For all sites, in kB.
+        preferences["dom.quotaManager.temporaryStorage.fixedLimit"] = 30_720.into();
     }
     preferences
 }

@@ -21,6 +21,7 @@ mod manners;
 mod many;
 mod page;
 mod prerendered;
+mod room;
 #[path = "../../../processes/skipped.rs"]
 mod skipped;
 mod storage;
@@ -42,12 +43,13 @@ macro_rules! in_the_browsers {
         everywhere { $($part:ident::$scenario:ident,)* }
         chromium_and_firefox { $($two_part:ident::$two:ident,)* }
         chromium { $($one_part:ident::$one:ident,)* }
+        firefox { $($fox_part:ident::$fox:ident,)* }
     ) => {
         mod chromium {
             tests! { Chromium: $($part::$scenario,)* $($two_part::$two,)* $($one_part::$one,)* }
         }
         mod firefox {
-            tests! { Firefox: $($part::$scenario,)* $($two_part::$two,)* }
+            tests! { Firefox: $($part::$scenario,)* $($two_part::$two,)* $($fox_part::$fox,)* }
         }
         mod webkit {
             tests! { WebKit: $($part::$scenario,)* }
@@ -163,5 +165,9 @@ in_the_browsers! {
         manners::the_page_is_silent_in_the_console,
         take_over::a_crashed_holder_is_replaced,
         contexts::a_stopped_service_worker_is_replaced,
+    }
+    firefox {
+        room::a_full_site_is_told,
+        room::a_write_that_finds_no_room_costs_no_lease,
     }
 }

@@ -132,7 +132,7 @@ pub async fn a_blocked_database_does_not_open_for_ever(world: &World) -> anyhow:
 }
 
 /// More than a quarter of a megabyte at once: Chromium grants some space beyond its quota.
-const MUCH: &str = "const much = Array.from({ length: 64 }, (_, n) => ({ key: `much ${n}` }));
+pub const MUCH: &str = "const much = Array.from({ length: 64 }, (_, n) => ({ key: `much ${n}` }));
     return attempt(() => leases.acquireAll(much, { info: 'n'.repeat(4_000) }))";
 
 /// Chromium can be told that there is no room left.
