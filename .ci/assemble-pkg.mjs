@@ -31,8 +31,14 @@ const bundle = ["--bundle", "--allow-overwrite", "--format=esm", "--target=es202
 const small = ["--minify", "--legal-comments=none", "--log-level=warning"];
 // Those for tests have a clock of their own in the place of the browser's.
 const isForTests = (file) => file.startsWith("testing");
-build(entries.filter((file) => isForTests(file)), `--inject:${folder}/clock.mjs`);
-build(entries.filter((file) => !isForTests(file)));
+// Of an error that nobody catches, Node.js prints the whole line that threw it, and only then the message.
+const isForNode = (file) => file.endsWith("node.mjs");
+for (const [select, ...more] of [[isForNode, "--line-limit=160"], [(file) => !isForNode(file)]]) {
+  const selected = entries.filter((file) => select(file));
+  // These contain the others, so they come first: each is written over its source.
+  build(selected.filter((file) => isForTests(file)), ...more, `--inject:${folder}/clock.mjs`);
+  build(selected.filter((file) => !isForTests(file)), ...more);
+}
 
 // Not before: by its `sideEffects` the parts of a bundle would lose what they do beside exporting.
 copyFileSync("pkg.json", `${folder}/package.json`);

@@ -1,6 +1,6 @@
 // The installed package without a bundler: in pages and workers of each browser, under policies, and in Node.js.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { before, test } from "node:test";
 import { join } from "node:path";
 import { install } from "./packed.mjs";
@@ -81,4 +81,13 @@ test("Node.js", () => {
   assert.deepEqual(told, { seen: [], wasm: "leasehold_bg.wasm", name: "leasehold", own: WHOLE, inline: WHOLE });
   assert.deepEqual([refused.name, refused.code], ["NotSupportedError", "Unsupported"]);
   assert.match(refused.message, /\{ store: "memory" \}/);
+});
+
+test("Node.js tells of an error that nobody catches in short lines", () => {
+  const script = 'import { LeaseManager } from "leasehold"; await LeaseManager.open("my-app");';
+  const run = [process.execPath, ["--input-type=module", "--eval", script], { cwd: install("node"), encoding: "utf8" }];
+  const { stderr } = spawnSync(...run);
+  assert.match(stderr, /there is no IndexedDB here/);
+  const longest = Math.max(...stderr.split("\n").map(({ length }) => length));
+  assert.ok(longest < 400, `a line has ${longest} characters`);
 });
