@@ -13,6 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::harness::{Scratch, can_be_interrupted, until};
 use crate::show::{queued, until_queued};
@@ -33,6 +34,10 @@ impl Typist {
             return None;
         }
         let pair = openpty(None, None).expect("there is a pseudo-terminal");
+        // The processes of other tests would inherit it. One of them may have so few descriptors that it could not start.
+        for end in [&pair.master, &pair.slave] {
+            fcntl_setfd(end, FdFlags::CLOEXEC).expect("it is open");
+        }
         let end = || Stdio::from(pair.slave.try_clone().expect("it is open"));
         let mut command = scratch.command("setsid", &["--ctty", "sh", "-c", script]);
         let leader = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
