@@ -5,6 +5,7 @@ use std::fs;
 use nix::sys::signal::{Signal, kill};
 
 use crate::harness::Scratch;
+use crate::skipped::skip;
 use crate::terminal::{Typist, holder};
 
 /// A shell sends CONT to a whole pipeline if one of its processes was stopped, such as the reader. The command, which writes into a pipe,
@@ -174,5 +175,34 @@ fn the_terminal_is_set_as_before_after_a_loss() {
     let modes = screen.split("code 75").nth(1).unwrap();
     let is_set = |mode| modes.split_whitespace().any(|word| word == mode);
     assert!(is_set("icanon") && is_set("echo"), "{screen}");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// The first process of a container adopts what a command left behind. Here it is the shell, so that looks like another job of the shell.
+#[test]
+fn the_terminal_is_set_as_before_although_the_shell_adopts_what_had_it() {
+    let scratch = Scratch::new();
+    let contained = "unshare --user --map-root-user --pid --fork --mount-proc";
+    if !std::process::Command::new("sh")
+        .args(["-c", &format!("{contained} true")])
+        .status()
+        .is_ok_and(|ran| ran.success())
+    {
+        return skip("this user may not make a namespace of processes");
+    }
+    fs::write(scratch.0.join("editor"), "stty -echo -icanon; echo raw; while :; do sleep 0.02; done\n").unwrap();
+    let script = format!("PS1= exec {contained} bash --norc --noprofile -i");
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, &script) else { return };
+    typist.types("leasehold run --grace 0.3 k -- bash --norc --noprofile -i\n");
+    typist.types("sh editor\n");
+    typist.sees("raw");
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    typist.sees("another process stole it");
+    typist.types("stty -a | tr ' ' '\\n' | grep -E '^-?icanon$' | tr '\\n' ' '; echo mod''es\n");
+    typist.sees("modes");
+    let screen = typist.screen.lock().unwrap().clone();
+    let modes = screen.split("another process stole it").nth(1).unwrap();
+    assert!(modes.split_whitespace().any(|word| word == "icanon"), "{screen}");
+    typist.types("exit 0\n");
     assert_eq!(typist.ends(), 0);
 }

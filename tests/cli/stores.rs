@@ -75,6 +75,21 @@ fn refused_without_a_file(urls: [&str; 2], remedy: &str) {
 }
 
 /// SQLite would make a file of this name.
+/// A script may fill it from a variable that is not set on this machine. Its own file would exclude no other machine.
+#[test]
+fn an_empty_variable_is_refused() {
+    let scratch = Scratch::new();
+    for arguments in [&["run", "k", "true"][..], &["list"], &["status", "k"]] {
+        let refused = done(scratch.leasehold(arguments).env("LEASEHOLD_STORE", ""));
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(refused.err.contains("LEASEHOLD_STORE is empty; set it"), "{refused:?}");
+    }
+    assert_eq!(
+        done(scratch.leasehold(&["run", "--store", &scratch.url(), "k", "true"]).env("LEASEHOLD_STORE", "")).code,
+        0
+    );
+}
+
 #[test]
 fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
     refused_without_a_file(["sqlite:folder/", "sqlite:folder/."], "name a file in it");

@@ -15,11 +15,13 @@ pub(crate) fn can_be_continued() -> bool {
     }
 }
 
-/// Whether this is the process group of the shell that started the job, of an outer leasehold, or of another job of theirs.
-pub(crate) fn is_of_the_shell(group: Pid) -> bool {
+/// Whether this is the process group of the shell that started the job, of an outer leasehold, or of another job of theirs. The command and
+/// its descendants have this entry in their environment.
+pub(crate) fn is_of_the_shell(group: Pid, entry: &str) -> bool {
     let shells: Vec<_> = starters().collect();
     let is_shell = |process| shells.iter().any(|(shell, _)| *shell == process);
-    shells.iter().any(|(_, its)| *its == group) || members_of(group).any(|member| began_beside_us(member, is_shell))
+    shells.iter().any(|(_, its)| *its == group)
+        || members_of(group).any(|member| began_beside_us(member, is_shell) && !has_in_environment(member, entry))
 }
 
 /// Whether the process descends from a shell of ours, and not from us.
@@ -27,6 +29,12 @@ fn began_beside_us(process: Pid, is_shell: impl Fn(Pid) -> bool) -> bool {
     let own = getpid();
     let mut line = successors(Some(process), |below| parent_of(*below).filter(|parent| parent.as_raw() > 0));
     line.find(|process| *process == own || is_shell(*process)).is_some_and(|process| process != own)
+}
+
+/// The first process of a container adopts what the command left behind. If that process is the shell, only the environment tells.
+fn has_in_environment(process: Pid, entry: &str) -> bool {
+    let all = fs::read(format!("/proc/{process}/environ"));
+    all.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()))
 }
 
 /// The processes of a group, as far as the system tells. The one that the group is named after may have ended.

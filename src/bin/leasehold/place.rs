@@ -68,7 +68,11 @@ impl Place {
             return Ok(url.clone());
         }
         match env::var(VARIABLE) {
-            Ok(url) if !url.is_empty() => Ok(url),
+            // A script may have filled it from a variable that is empty here, and the user's own file excludes no other machine.
+            Ok(url) if url.is_empty() => Err(Failure::usage(format!(
+                "the variable {VARIABLE} is empty; set it to the URL of a store, or unset it to use this user's own file"
+            ))),
+            Ok(url) => Ok(url),
             Err(env::VarError::NotUnicode(_)) => {
                 Err(Failure::usage(format!("the variable {VARIABLE} is not UTF-8; name a store by --store")))
             }
@@ -77,7 +81,7 @@ impl Place {
     }
 
     fn is_own(&self) -> bool {
-        self.store.is_none() && env::var_os(VARIABLE).is_none_or(|url| url.is_empty())
+        self.store.is_none() && env::var_os(VARIABLE).is_none()
     }
 
     /// Makes the folder of the user's own file, for this user alone.

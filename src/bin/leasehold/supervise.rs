@@ -26,6 +26,9 @@ use super::stage::Gifts;
 use super::terminal::Terminal;
 use super::witness::LastError;
 
+/// The variable that tells the command its token.
+const TOKEN: &str = "LEASEHOLD_TOKEN";
+
 /// How often it is looked whether the rest of a group has ended, which nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -126,16 +129,13 @@ impl Job {
 
 impl<'a> Supervisor<'a> {
     fn start(job: &'a Job, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
-        let mut terminal = Terminal::open();
+        let token = guard.token().as_u64().to_string();
+        let mut terminal = Terminal::open((TOKEN, &token));
         let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
         if terminal.as_ref().is_some_and(Terminal::is_ours) {
             signals::let_readers_stop()?;
         }
-        let variables = [
-            ("LEASEHOLD_KEY", job.key.clone()),
-            ("LEASEHOLD_TOKEN", guard.token().as_u64().to_string()),
-            ("LEASEHOLD_STORE", job.url.clone()),
-        ];
+        let variables = [("LEASEHOLD_KEY", job.key.clone()), (TOKEN, token), ("LEASEHOLD_STORE", job.url.clone())];
         let gifts = Gifts { terminal: wanted, dies: job.rules.on_loss == OnLoss::Kill };
         let child = Child::spawn(&job.command, gifts, &variables)?;
         if let Some(terminal) = terminal.as_mut().filter(|_| wanted) {

@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     /// The group that has it from us, if nobody gave it back.
     given: Option<Pid>,
     given_once: bool,
+    /// What the command has in its environment, and nobody else.
+    entry: String,
 }
 
 /// From here on this process may write to a terminal, and hand it over, even while another group has it: the kernel
@@ -62,8 +64,9 @@ fn tty() -> Option<File> {
 
 impl Terminal {
     /// `None` if this process has no controlling terminal.
-    pub(crate) fn open() -> Option<Self> {
-        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: None, given_once: false };
+    pub(crate) fn open((name, value): (&str, &str)) -> Option<Self> {
+        let entry = format!("{name}={value}");
+        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: None, given_once: false, entry };
         if terminal.is_ours() {
             terminal.modes = termios::tcgetattr(&terminal.tty).ok();
         }
@@ -122,9 +125,8 @@ impl Terminal {
     /// Notes whether the shell has the terminal, or another job of the shell. A shell takes it when leasehold stops. If a job in the
     /// background then took it from the shell, the shell would end; and an editor could not read what the user types.
     pub(crate) fn note_the_shell(&mut self) {
-        // What the command's group has left behind may have become a child of the shell, if the shell is the first process of a container.
         let has_left = |group: Pid| self.given.is_some_and(|given| given != group);
-        if tcgetpgrp(&self.tty).is_ok_and(|group| has_left(group) && job::is_of_the_shell(group)) {
+        if tcgetpgrp(&self.tty).is_ok_and(|group| has_left(group) && job::is_of_the_shell(group, &self.entry)) {
             self.given = None;
         }
     }
