@@ -31,11 +31,11 @@ const bundle = ["--bundle", "--allow-overwrite", "--format=esm", "--target=es202
 const small = ["--minify", "--legal-comments=none", "--log-level=warning"];
 // Those for tests have a clock of their own in the place of the browser's.
 const isForTests = (file) => file.startsWith("testing");
-// Of an error that nobody catches, Node.js prints the whole line that threw it, and only then the message.
+// If nobody catches an error, Node.js prints the whole line of code that threw it, and only then the message.
 const isForNode = (file) => file.endsWith("node.mjs");
 for (const [select, ...more] of [[isForNode, "--line-limit=160"], [(file) => !isForNode(file)]]) {
   const selected = entries.filter((file) => select(file));
-  // These contain the others, so they come first: each is written over its source.
+  // The bundles for tests contain the other entries, and each bundle overwrites its source. So those for tests are built first.
   build(selected.filter((file) => isForTests(file)), ...more, `--inject:${folder}/clock.mjs`);
   build(selected.filter((file) => !isForTests(file)), ...more);
 }

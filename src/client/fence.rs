@@ -41,8 +41,8 @@ impl LeaseGuard {
     /// If you drop the answer, still nothing is committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
     /// PostgreSQL it then fails; in Redis the script may or may not run.
     ///
-    /// If a task is dropped during its commit, and its guard with it, the manager does not pass the lease on directly: the store grants the
-    /// next lease after the transaction, or the transaction is refused. See [`Fenced`](crate::store::Fenced).
+    /// If a task is dropped during its commit, and its guard with it, the manager does not pass the lease to its own next request directly.
+    /// The store grants the next lease after the transaction, or else the transaction is refused. See [`Fenced`](crate::store::Fenced).
     ///
     /// ```no_run
     /// # #[cfg(all(target_family = "wasm", feature = "web"))]
@@ -110,7 +110,7 @@ pub(crate) struct GuardFence {
     found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
-    /// Whether the context assumes that the transaction is open.
+    /// Whether the context assumes that the transaction may be open.
     is_open: AtomicBool,
 }
 

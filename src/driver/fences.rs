@@ -33,7 +33,7 @@ impl Driver {
         self.core().machine.has_outgrown(turn, slot, ticket)
     }
 
-    /// The transaction that this ticket fences may be open, until [`end_fence`](Self::end_fence).
+    /// From now on the transaction that this ticket fences may be open, until [`end_fence`](Self::end_fence).
     pub(crate) fn begin_fence(&self, slot: &Slot, ticket: &Ticket) {
         self.core().machine.begin_fence(slot, ticket);
     }

@@ -20,7 +20,7 @@ use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 ///   to continue the transaction when it has the answer.
 /// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. If only the caller knows
 ///   of the commit, the answer is a [`Fenced`], on which the caller calls [`committed`](Fenced::committed).
-/// * [`Fence::over`] SHOULD be called once it is known that the transaction was not, and never will be, committed.
+/// * [`Fence::over`] SHOULD be called once it is known that the transaction was not committed, and never will be.
 /// * Either the check begins at the call, or its answer borrows the transaction, so that the transaction cannot be used before the answer
 ///   was awaited or dropped.
 #[diagnostic::on_unimplemented(
@@ -32,10 +32,10 @@ pub trait FencedTransaction {
     /// What a passed check returns: for example a [`Fenced`], or `()` if the transaction itself reports its commit.
     type Passed;
 
-    /// Whether whatever reads or writes the same data waits for the transaction from the call of [`check`](Self::check) on, as in
-    /// IndexedDB. If not, the context assumes that the transaction may be open, or even arrive, after its guard has ended, until
-    /// [`Fence::committed`] or [`Fence::over`] is called. Such a guard's lease is not passed on within the context: the store grants the
-    /// next one.
+    /// Whether every transaction that begins after the call of [`check`](Self::check), and that reads or writes the same data, waits until
+    /// this one ends, as in IndexedDB. If not, the context assumes that the transaction may be open, or may even arrive, after its guard
+    /// has ended, until [`Fence::committed`] or [`Fence::over`] is called. Until then the context does not pass the guard's lease on: the
+    /// store grants the next one.
     const IN_ORDER: bool = false;
 
     /// The future that [`check`](Self::check) returns.
@@ -57,7 +57,7 @@ pub trait Fence: MaybeSendSync {
     fn ticket(&self) -> &Ticket;
 
     /// Applies the batch to the records that the transaction read, and says whether it may commit. `store` is the id in the store's own
-    /// row; `None` if the store has no such row, or one that cannot be read.
+    /// row, or `None` if the store has no such row, or one that cannot be read.
     ///
     /// # Errors
     /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime and nobody called
@@ -84,9 +84,10 @@ pub trait Fence: MaybeSendSync {
 /// The answer of a fence that passed: the lease is current in the transaction, which you may now commit.
 ///
 /// Call [`committed`](Self::committed) once the transaction is committed. Only then does the renewal of a
-/// [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) count. And only then does the manager know that the transaction is over: until
-/// then it does not pass the lease from this guard to its next request, but gives it back, so that the store grants the next lease
-/// after the transaction. If you drop this instead, that is as safe, but each turn costs a transaction of the store.
+/// [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) count, and only then does the manager know that the transaction is over. If the
+/// guard ends before that call, the manager does not pass the lease to its own next request. It gives the lease back, so that the store
+/// grants the next lease after the transaction. If you drop this instead of calling `committed`, that is as safe, but passing the lease on
+/// then costs a transaction of the store.
 #[must_use = "call `committed` after the commit: the manager then knows that the transaction is over"]
 pub struct Fenced(Shared<dyn Fence>);
 

@@ -121,8 +121,8 @@ fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// The shell has stopped leasehold, and runs another job in the foreground. That one continues leasehold, as a user does who types `bg` and
-/// starts an editor. Then the command asks for the terminal.
+/// leasehold is stopped, and its shell runs another job in the foreground. That job continues leasehold, as if the user had typed `bg` and
+/// started an editor. Then the command asks for the terminal.
 fn another_job_keeps_the_terminal(job: &str) {
     let scratch = Scratch::new();
     let command = "echo $PPID > pid; kill -STOP $PPID; until test -e behind; do sleep 0.02; done; read line; echo command got $line\n";
@@ -178,7 +178,8 @@ fn the_terminal_is_set_as_before_after_a_loss() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// The first process of a container adopts what a command left behind. Here it is the shell, so that looks like another job of the shell.
+/// The first process of a container adopts what a command left behind. Here that process is the shell, so the orphan looks like another job
+/// of the shell.
 #[test]
 fn the_terminal_is_set_as_before_although_the_shell_adopts_what_had_it() {
     let scratch = Scratch::new();

@@ -74,8 +74,7 @@ fn refused_without_a_file(urls: [&str; 2], remedy: &str) {
     }
 }
 
-/// SQLite would make a file of this name.
-/// A script may fill it from a variable that is not set on this machine. Its own file would exclude no other machine.
+/// A script may fill it from a variable that is not set on this machine. The user's own file would not exclude other machines.
 #[test]
 fn an_empty_variable_is_refused() {
     let scratch = Scratch::new();
@@ -90,6 +89,7 @@ fn an_empty_variable_is_refused() {
     );
 }
 
+/// SQLite would make a file of this name.
 #[test]
 fn a_path_that_names_a_folder_gives_64_and_makes_no_file() {
     refused_without_a_file(["sqlite:folder/", "sqlite:folder/."], "name a file in it");

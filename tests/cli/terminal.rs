@@ -34,7 +34,7 @@ impl Typist {
             return None;
         }
         let pair = openpty(None, None).expect("there is a pseudo-terminal");
-        // The processes of other tests would inherit it. One of them may have so few descriptors that it could not start.
+        // The processes of other tests would inherit these ends. One of them is allowed so few descriptors that it could not start.
         for end in [&pair.master, &pair.slave] {
             fcntl_setfd(end, FdFlags::CLOEXEC).expect("it is open");
         }

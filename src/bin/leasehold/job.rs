@@ -15,8 +15,8 @@ pub(crate) fn can_be_continued() -> bool {
     }
 }
 
-/// Whether this is the process group of the shell that started the job, of an outer leasehold, or of another job of theirs. The command and
-/// its descendants have this entry in their environment.
+/// Whether this is the process group of the shell that started the job, of an outer leasehold, or of another job of theirs. `entry` is what
+/// only our command and its descendants have in their environment.
 pub(crate) fn is_of_the_shell(group: Pid, entry: &str) -> bool {
     let shells: Vec<_> = starters().collect();
     let is_shell = |process| shells.iter().any(|(shell, _)| *shell == process);
@@ -31,13 +31,14 @@ fn began_beside_us(process: Pid, is_shell: impl Fn(Pid) -> bool) -> bool {
     line.find(|process| *process == own || is_shell(*process)).is_some_and(|process| process != own)
 }
 
-/// The first process of a container adopts what the command left behind. If that process is the shell, only the environment tells.
+/// The first process of a container adopts what the command left behind. If that process is the shell, only the environment distinguishes
+/// such an orphan from another job of the shell.
 fn has_in_environment(process: Pid, entry: &str) -> bool {
     let all = fs::read(format!("/proc/{process}/environ"));
     all.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()))
 }
 
-/// The processes of a group, as far as the system tells. The one that the group is named after may have ended.
+/// The processes of a group, as far as the system tells. The leader, whose id names the group, may have ended.
 fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw));

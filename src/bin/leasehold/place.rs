@@ -68,7 +68,7 @@ impl Place {
             return Ok(url.clone());
         }
         match env::var(VARIABLE) {
-            // A script may have filled it from a variable that is empty here, and the user's own file excludes no other machine.
+            // A script may have filled it from a variable that is not set here. The user's own file would not exclude other machines.
             Ok(url) if url.is_empty() => Err(Failure::usage(format!(
                 "the variable {VARIABLE} is empty; set it to the URL of a store, or unset it to use this user's own file"
             ))),

@@ -19,10 +19,10 @@ pub(crate) struct Terminal {
     own: Pid,
     /// How it was set when we came.
     modes: Option<Termios>,
-    /// The group that has it from us, if nobody gave it back.
+    /// The group that we gave it to, until we take it back or see that the shell has it.
     given: Option<Pid>,
     given_once: bool,
-    /// What the command has in its environment, and nobody else.
+    /// The entry that only the command and its descendants have in their environment.
     entry: String,
 }
 
@@ -93,7 +93,7 @@ impl Terminal {
         self.given.is_some() && !self.is_ours()
     }
 
-    /// The command, which has this group, took it by itself.
+    /// The group of the command has it now: the command may have taken it by itself.
     pub(crate) fn was_given(&mut self, group: Pid) {
         self.given = Some(group);
         self.given_once = true;
@@ -122,8 +122,9 @@ impl Terminal {
         self.is_ours()
     }
 
-    /// Notes whether the shell has the terminal, or another job of the shell. A shell takes it when leasehold stops. If a job in the
-    /// background then took it from the shell, the shell would end; and an editor could not read what the user types.
+    /// Notes whether the shell, or another job of the shell, has the terminal. A shell takes it when leasehold stops. If leasehold, then in
+    /// the background, took it from the shell, the shell would end. If leasehold took it from an editor, the editor could not read what the
+    /// user types.
     pub(crate) fn note_the_shell(&mut self) {
         let has_left = |group: Pid| self.given.is_some_and(|given| given != group);
         if tcgetpgrp(&self.tty).is_ok_and(|group| has_left(group) && job::is_of_the_shell(group, &self.entry)) {

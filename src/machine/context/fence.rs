@@ -79,28 +79,28 @@ impl Machine {
         Some(Ticket { batch, store, token, request, upgrade, sent })
     }
 
-    /// The transaction that this ticket fences may be open, or on its way, until [`end_fence`](Self::end_fence), even if its guard ends
-    /// before. So this context does not pass the lease on: it gives the lease back, and the store grants the next one, which the
-    /// transaction comes before, or whose record refuses it.
+    /// Notes that the transaction that this ticket fences may be open, or on its way, until [`end_fence`](Self::end_fence), even if its
+    /// guard ends earlier. Until then this context does not pass the lease on: it gives the lease back, and the store grants the next one.
+    /// So the transaction commits before that grant, or is refused because the record has changed.
     ///
-    /// A store in which whatever reads or writes the same data waits for the transaction from its fence on needs none of this.
+    /// This is not needed if the store lets each later transaction on the same data wait until the fenced one has ended.
     // Protocol: docs/protocol.md#s.
     pub fn begin_fence(&mut self, slot: &Slot, ticket: &Ticket) {
         if let Some(held) = self.held_of(slot, ticket) {
-            // A leader that never reports an end may write for months.
+            // A leader that never reports the end of its transactions may fence them for months.
             held.open_fences = held.open_fences.saturating_add(1);
         }
     }
 
-    /// The transaction that this ticket fences is over: it was committed, or never can be. Call it once for each
-    /// [`begin_fence`](Self::begin_fence), or never if that is not known.
+    /// Notes that the transaction that this ticket fences is over: it was committed, or never will be. Call this once for each
+    /// [`begin_fence`](Self::begin_fence), but not while you do not know that the transaction is over.
     pub fn end_fence(&mut self, slot: &Slot, ticket: &Ticket) {
         if let Some(held) = self.held_of(slot, ticket) {
             held.open_fences = held.open_fences.saturating_sub(1);
         }
     }
 
-    /// The lease that the ticket is about, unless that has ended. It may have been upgraded since.
+    /// The lease that the ticket is about, unless that lease has ended. It may have been upgraded since.
     fn held_of(&mut self, slot: &Slot, ticket: &Ticket) -> Option<&mut Held> {
         let name = (ticket.token, ticket.request);
         let held = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut);

@@ -137,7 +137,7 @@ impl Machine {
             // The extension of one user does not apply to the next one.
             self.session.end_extension(slot);
         }
-        // A transaction that a user has fenced may still be open. The next lease must not be granted before it ends.
+        // A transaction that a user has fenced may still be open. Then the next user needs a new lease from the store.
         let may_stay_unused = held.is_plain(slot) && believed && held.open_fences == 0;
         // It is unknown whether the store has already upgraded the lease.
         let next =

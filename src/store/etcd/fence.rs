@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
 /// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
 ///
-/// When etcd has answered, call [`answered`](Self::answered): then the manager may pass the lease to its next request without the store.
+/// When etcd has answered, call [`answered`](Self::answered). Then the manager may pass the lease to its next request without asking etcd.
 pub struct EtcdFence {
     compares: Vec<EtcdCompare>,
     fence: Shared<dyn Fence>,
@@ -52,8 +52,9 @@ impl EtcdFence {
         &self.compares
     }
 
-    /// Reports that etcd has answered the transaction, whether it wrote or not. Until then, and if you drop this instead, the transaction
-    /// may still be on its way. If its guard ends meanwhile, the manager gives the lease back to the store, and the compares fail.
+    /// Reports that etcd has answered the transaction, whether it wrote or not. Until then, or if you drop this instead, the manager
+    /// assumes that the transaction is still on its way. If the guard ends meanwhile, the manager gives the lease back to the store. Then
+    /// the record changes, so the compares fail.
     pub fn answered(self) {
         self.fence.over();
     }
@@ -105,7 +106,7 @@ impl<'a> FencedTransaction for &'a EtcdStore {
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
         Box::pin(async move {
-            // Without the compares, nobody sends a transaction.
+            // The caller gets no compares, so it sends no transaction.
             let compares = judge(self, &*fence).await.inspect_err(|_| fence.over())?;
             Ok(EtcdFence { compares, fence })
         })

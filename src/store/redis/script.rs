@@ -184,7 +184,8 @@ impl RedisScript {
 }
 
 /// What must stand in the rows that a fence reads: whose store it is, and the grant. The records are not written, since a
-/// fence changes none. A downgrade leaves the grant its token: so a script that was under way for an exclusive grant is refused by the mode.
+/// fence changes none. The mode is compared, too, because a downgrade does not change the token: so a script that was under way for the
+/// exclusive grant is refused.
 fn facts_of(ticket: &Ticket, attempt: &Attempt) -> Vec<(String, String)> {
     let mut facts: Vec<_> = attempt.store.map(fact_of_store).into_iter().collect();
     for Operation { key, .. } in &ticket.batch.operations {

@@ -28,8 +28,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// with [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate): otherwise another connection may write in between,
 /// and the fence fails as busy.
 ///
-/// Call [`committed`](Fenced::committed) after the commit: then the manager may pass the lease to its next request without the store. If the
-/// guard ends before, the next lease is granted after the transaction.
+/// Call [`committed`](Fenced::committed) after the commit. Then the manager may pass the lease to its next request without asking the
+/// store. If the guard ends earlier, the store grants the next lease after the transaction.
 ///
 /// A refused transaction cannot be committed: drop it, or roll it back. If the connection does not
 /// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), the refused transaction is rolled back at once, because

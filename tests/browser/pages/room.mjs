@@ -1,9 +1,9 @@
-// A site that may keep little: what takes up its room, and what a write that finds none leaves behind.
+// For a site that may keep little: functions that take up its room, free it, and try what follows a write that finds no room.
 Object.assign(globalThis, { fillUp, makeRoom, exceed });
 
 const FILLED = "tests-filled";
 
-// A browser compresses what it can.
+// Random bytes, because a browser compresses what it can.
 function noise(size) {
   const bytes = new Uint8Array(size);
   for (let at = 0; at < size; at += 65_536) crypto.getRandomValues(bytes.subarray(at, at + 65_536));
@@ -19,7 +19,7 @@ function open(name, make) {
   });
 }
 
-// Brings the name of the error, if there is one.
+// Resolves to "committed", or to the name of the error.
 function put(transaction, store, value) {
   return new Promise((resolve) => {
     transaction.oncomplete = () => resolve("committed");
@@ -51,7 +51,7 @@ function makeRoom() {
   });
 }
 
-// Under a lease, writes more than the site may keep, as often as something is to be tried right after that. Brings how each went.
+// Under a lease, writes more than the site may keep, then tries something twice: each of `tries` in turn. Returns how each try went.
 async function exceed() {
   const database = await open("tests-cramped", (made) => {
     made.createObjectStore("notes");

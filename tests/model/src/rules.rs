@@ -11,8 +11,8 @@ pub enum Rule {
     TokensGrow,
     /// No two guards ever have the same token.
     GuardTokensDiffer,
-    /// A fenced effect commits only if no conflicting grant was committed after its own, and no other guard of its context has had the grant
-    /// to itself since.
+    /// A fenced effect commits only if no conflicting grant was committed after its own, and no later guard of its context has held the
+    /// grant alone.
     EffectsInOrder,
     /// A check, release, withdrawal or end of what is no longer there changes nothing of others.
     StaleIsHarmless,

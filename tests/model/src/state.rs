@@ -76,7 +76,7 @@ pub struct Write {
     pub ticket: Ticket,
     /// Whether the fence has been asked already, by a broken store.
     pub let_through: bool,
-    /// Whether another guard of the same context has had that grant to itself since.
+    /// Whether a later guard of the same context has held that grant alone.
     pub overtaken: bool,
 }
 

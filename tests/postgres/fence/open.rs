@@ -74,7 +74,7 @@ fn guards_that_share_are_granted_the_lease_after_what_an_exclusive_guard_has_fen
     });
 }
 
-/// The sharer that has fenced goes first, and another one last.
+/// The sharer that has fenced ends first, and another one last.
 #[test]
 fn an_exclusive_guard_is_granted_the_lease_after_what_those_who_shared_it_have_fenced() {
     on_server("share_then_fence", |place| async move {
@@ -106,7 +106,7 @@ fn a_fence_that_arrives_after_its_guard_ended_is_refused() {
     });
 }
 
-/// Whoever says that it has committed costs its manager no transaction of the store. A refused transaction is known to be over.
+/// A guard that reports its commit costs its manager no transaction of the store. A refused transaction is known to be over.
 #[test]
 fn a_manager_that_knows_of_the_commit_passes_the_lease_on_without_the_store() {
     on_server("fence_passed_on", |place| async move {

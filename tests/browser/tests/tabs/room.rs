@@ -31,8 +31,8 @@ pub async fn a_full_site_is_told(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// After such a write, Firefox lets the next transaction of that connection only delete. Whoever asks for a renewal right then is told that
-/// trying again may help, and it does.
+/// After such a write, Firefox lets the next transaction of that connection only delete data. A renewal that is asked for right then fails;
+/// the error says that trying again may help, and it does.
 pub async fn a_write_that_finds_no_room_costs_no_lease(world: &World) -> anyhow::Result<()> {
     let (_browser, tab) = cramped(world).await?;
     let told = tab.run("return exceed()", Value::Null).await?;

@@ -23,7 +23,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
 /// until the answer is ready. Nobody else is granted the lease before the transaction ends, so keep it short.
 ///
-/// Call [`committed`](Fenced::committed) after the commit: then the manager may pass the lease to its next request without the store.
+/// Call [`committed`](Fenced::committed) after the commit. Then the manager may pass the lease to its next request without asking the
+/// server.
 ///
 /// **A refused transaction cannot be committed**: it is in the failed state. So is one whose answer is dropped before it is ready.
 /// `commit()` of `tokio-postgres` rolls such a transaction back and reports no error, so check the answer of the fence. Fence the
