@@ -102,6 +102,12 @@ impl Fenced {
     pub fn committed(self) {
         self.0.committed();
     }
+
+    /// Reports that the transaction was rolled back, so it is over, too, and nothing of it counts. If you drop this instead, that is as
+    /// safe, and costs what a missing [`committed`](Self::committed) costs.
+    pub fn rolled_back(self) {
+        self.0.over();
+    }
 }
 
 impl core::fmt::Debug for Fenced {

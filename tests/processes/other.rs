@@ -27,10 +27,14 @@ pub(crate) fn killing_lasts() -> Duration {
     )
 }
 
-/// Whether more processes are to be killed. On a busy machine the killing goes on for up to six times as long, until it proves enough.
+/// On a busy machine the killing goes on for so long, or for up to six times as long as it lasts, until it proves enough.
+const LONGEST_KILLING: Duration = Duration::from_secs(180);
+
+/// Whether more processes are to be killed.
 pub(crate) fn kills_more(began: Instant, proves_enough: impl FnOnce() -> bool) -> bool {
     let killed_for = began.elapsed();
-    killed_for < killing_lasts() || (killed_for < 6 * killing_lasts() && !proves_enough())
+    let longest = LONGEST_KILLING.max(6 * killing_lasts());
+    killed_for < killing_lasts() || (killed_for < longest && !proves_enough())
 }
 
 /// What both processes share, in words: a directory, or a server and a prefix.
@@ -145,6 +149,14 @@ impl Other {
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
         while !self.is_stopped() {}
+    }
+
+    /// Stops them at the same moment. When this returns, nothing of them runs.
+    pub(crate) fn stop_together<'a>(others: impl Iterator<Item = &'a Self> + Clone) {
+        let processes = others.clone().map(|other| other.child.id().to_string());
+        let sent = Command::new("kill").arg("-STOP").args(processes).status();
+        assert!(sent.expect("there is a kill").success());
+        others.for_each(|other| while !other.is_stopped() {});
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -100,11 +100,16 @@ pub(crate) fn at_random(processes: usize, start: impl Fn() -> Other) -> Told {
         told.hear(&said.unwrap_or_else(|| panic!("it does not get on: {told:?}")));
         if began.elapsed() > stops {
             stops = began.elapsed() + BETWEEN_STOPS;
+            // Whoever speaks now has the key. What it had said before may be old.
+            while let Some(said) = others[turn].hear_within(Duration::ZERO) {
+                told.hear(&said);
+            }
+            told.hear(&others[turn].hear_within(BUSY).unwrap_or_else(|| panic!("it does not get on: {told:?}")));
             let going_on = (turn + 1) % processes;
-            let stopped = || others.iter().enumerate().filter(|(number, _)| *number != going_on);
-            stopped().for_each(|(_, other)| other.stop());
+            let stopped = (0..processes).filter(|number| *number != going_on).map(|number| &others[number]);
+            Other::stop_together(stopped.clone());
             thread::sleep(STOP);
-            stopped().for_each(|(_, other)| other.go_on());
+            stopped.for_each(Other::go_on);
             continue;
         }
         let random = RandomState::new().build_hasher().finish();

@@ -116,6 +116,10 @@ fn a_manager_that_knows_of_the_commit_passes_the_lease_on_without_the_store() {
             let mut unfit = user.build_transaction().read_only(true).start().await.unwrap();
             assert!(matches!(first.fence(&mut unfit).await, Err(FenceError::Misuse(_))));
             unfit.rollback().await.unwrap();
+            let mut given_up = user.transaction().await.unwrap();
+            let fenced = first.fence(&mut given_up).await.unwrap();
+            given_up.rollback().await.unwrap();
+            fenced.rolled_back();
             let mut transaction = user.transaction().await.unwrap();
             let fenced = first.fence(&mut transaction).await.unwrap();
             transaction.commit().await.unwrap();
