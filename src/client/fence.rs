@@ -139,7 +139,7 @@ impl GuardFence {
 
     /// The transaction is over.
     fn end(&self) {
-        // The constant keeps this out of the npm package: IndexedDB runs fenced transactions in order.
+        // The constant keeps this out of the npm package, where every fenced transaction is in order.
         if DROPS_TASKS
             && self.is_open.swap(false, Ordering::Relaxed)
             && let Some(driver) = self.driver.upgrade()
@@ -204,7 +204,6 @@ impl Fence for GuardFence {
                 )));
             }
             Err(reason) => {
-                self.end();
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });
                 return Err(self.loss().unwrap_or_else(|| self.lost(reason)));

@@ -8,6 +8,8 @@ use leasehold::{
     store::{FenceError, Fenced, FencedTransaction},
 };
 
+#[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
+use crate::pools::Pool as _;
 use crate::server::{Place, on_server};
 
 /// By value, as a layer that does not know the driver takes it.
@@ -32,23 +34,24 @@ async fn acquire(place: &Place) -> (LeaseManager, LeaseGuard) {
     (leases, guard)
 }
 
+/// Fences the transaction twice, and commits it.
+macro_rules! fence_twice {
+    ($guard:expr, $transaction:expr) => {{
+        let mut transaction = $transaction.await.unwrap();
+        let first = passed(&$guard, &mut transaction).await.unwrap();
+        let second = borrowed(&$guard, &mut transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        first.committed();
+        second.committed();
+    }};
+}
+
 #[test]
 fn a_task_fences_a_transaction_in_generic_code() {
     on_server("generic_fence", |place| async move {
         let (leases, guard) = acquire(&place).await;
         let mut user = place.client().await;
-        let work = async move {
-            for by_value in [true, false] {
-                let mut transaction = user.transaction().await.unwrap();
-                let fenced = match by_value {
-                    true => passed(&guard, &mut transaction).await.unwrap(),
-                    false => borrowed(&guard, &mut transaction).await.unwrap(),
-                };
-                transaction.commit().await.unwrap();
-                fenced.committed();
-            }
-        };
-        tokio::spawn(work).await.unwrap();
+        tokio::spawn(async move { fence_twice!(guard, user.transaction()) }).await.unwrap();
         leases.close().await;
     });
 }
@@ -56,21 +59,10 @@ fn a_task_fences_a_transaction_in_generic_code() {
 #[cfg(feature = "store-postgres-deadpool")]
 #[test]
 fn a_task_fences_a_transaction_of_deadpool_in_generic_code() {
-    use crate::pools::Pool;
-
     on_server("generic_fence_deadpool", |place| async move {
         let (leases, guard) = acquire(&place).await;
-        let pool = deadpool_postgres::Pool::open(&place.url, 1).await;
-        let work = async move {
-            let mut client = pool.get().await.unwrap();
-            let mut transaction = client.transaction().await.unwrap();
-            let first = passed(&guard, &mut transaction).await.unwrap();
-            let second = borrowed(&guard, &mut transaction).await.unwrap();
-            transaction.commit().await.unwrap();
-            first.committed();
-            second.committed();
-        };
-        tokio::spawn(work).await.unwrap();
+        let mut client = deadpool_postgres::Pool::open(&place.url, 1).await.get().await.unwrap();
+        tokio::spawn(async move { fence_twice!(guard, client.transaction()) }).await.unwrap();
         leases.close().await;
     });
 }
@@ -78,20 +70,10 @@ fn a_task_fences_a_transaction_of_deadpool_in_generic_code() {
 #[cfg(feature = "store-postgres-sqlx")]
 #[test]
 fn a_task_fences_a_transaction_of_sqlx_in_generic_code() {
-    use crate::pools::Pool;
-
     on_server("generic_fence_sqlx", |place| async move {
         let (leases, guard) = acquire(&place).await;
         let pool = sqlx::PgPool::open(&place.url, 1).await;
-        let work = async move {
-            let mut transaction = pool.begin().await.unwrap();
-            let first = passed(&guard, &mut transaction).await.unwrap();
-            let second = borrowed(&guard, &mut transaction).await.unwrap();
-            transaction.commit().await.unwrap();
-            first.committed();
-            second.committed();
-        };
-        tokio::spawn(work).await.unwrap();
+        tokio::spawn(async move { fence_twice!(guard, pool.begin()) }).await.unwrap();
         leases.close().await;
     });
 }

@@ -27,7 +27,7 @@ pub(crate) fn killing_lasts() -> Duration {
     )
 }
 
-/// On a busy machine the killing goes on for so long, or for up to six times as long as it lasts, until it proves enough.
+/// If the killing has not proved enough when its time is over, as on a busy machine, it goes on: until this time, or until six times its own.
 const LONGEST_KILLING: Duration = Duration::from_secs(180);
 
 /// Whether more processes are to be killed.

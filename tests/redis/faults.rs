@@ -8,12 +8,14 @@ use std::{
 };
 
 use leasehold::{
-    FenceError, LostReason,
+    FenceError, LeaseGuard, LostReason,
     machine::{Applied, Outcome, StoreErrorKind},
-    store::{RedisStore, Store},
+    store::{RedisScript, RedisStore, Store},
 };
+use redis::{RedisResult, Value};
 use tokio::{
     runtime::{Builder, Runtime},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -159,6 +161,20 @@ async fn an_acquire_and_a_release_survive_lost_questions_and_lost_answers() {
     }
 }
 
+/// Sends a script, which is kept back on its way until the proxy lets it pass.
+async fn under_way(
+    proxy: &Proxy,
+    guard: Arc<LeaseGuard>,
+    script: RedisScript,
+) -> JoinHandle<Result<RedisResult<Value>, FenceError>> {
+    proxy.let_next_commit(Commit::IsKept);
+    let late = tokio::spawn(async move { guard.fence(script).await });
+    while proxy.hits() == 0 {
+        tokio::task::yield_now().await;
+    }
+    late
+}
+
 /// A script is kept back on its way, until another context has the lease.
 #[tokio::test]
 async fn a_script_that_was_under_way_for_long_writes_nothing() {
@@ -170,14 +186,7 @@ async fn a_script_that_was_under_way_for_long_writes_nothing() {
     let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("late: n");
     guard.fence(count(&store)).await.unwrap().unwrap();
 
-    proxy.let_next_commit(Commit::IsKept);
-    let late = tokio::spawn({
-        let (guard, count) = (Arc::clone(&guard), count(&store));
-        async move { guard.fence(count).await }
-    });
-    while proxy.hits() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let late = under_way(&proxy, guard, count(&store)).await;
     let (others_store, others) = context(&server.client(), "late").await;
     let stolen = others.build().unwrap().lock("k").steal().await.unwrap();
     stolen.fence(count(&others_store)).await.unwrap().unwrap();
@@ -199,14 +208,7 @@ async fn a_script_that_was_under_way_when_its_guard_ended_writes_nothing() {
     let guard = leases.lock("k").acquire().await.unwrap();
     guard.fence(count(&slow)).await.unwrap().unwrap();
 
-    proxy.let_next_commit(Commit::IsKept);
-    let late = tokio::spawn({
-        let count = count(&slow);
-        async move { guard.fence(count).await }
-    });
-    while proxy.hits() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let late = under_way(&proxy, guard.into(), count(&slow)).await;
     let mut next = pin!(leases.lock("k").acquire().into_future());
     assert!(timeout(LIMIT, next.as_mut()).await.is_err(), "the lease is taken");
     late.abort();
@@ -230,15 +232,7 @@ async fn a_script_that_was_under_way_when_its_guard_was_downgraded_writes_nothin
     let guard = Arc::new(leases.lock("k").acquire().await.unwrap());
     guard.fence(count()).await.unwrap().unwrap();
 
-    proxy.let_next_commit(Commit::IsKept);
-    let late = tokio::spawn({
-        let (guard, count) = (Arc::clone(&guard), count());
-        async move { guard.fence(count).await }
-    });
-    while proxy.hits() == 0 {
-        tokio::task::yield_now().await;
-    }
-    late.abort();
+    under_way(&proxy, Arc::clone(&guard), count()).await.abort();
     timeout(BUSY, guard.downgrade()).await.unwrap().unwrap();
     let reader = timeout(BUSY, leases.lock("k").shared().acquire()).await.unwrap().unwrap();
     proxy.let_next_commit(Commit::Passes);

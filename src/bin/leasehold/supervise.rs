@@ -130,7 +130,7 @@ impl Job {
 impl<'a> Supervisor<'a> {
     fn start(job: &'a Job, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
         let token = guard.token().as_u64().to_string();
-        let mut terminal = Terminal::open((TOKEN, &token));
+        let mut terminal = Terminal::open(format!("{TOKEN}={token}"));
         let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
         if terminal.as_ref().is_some_and(Terminal::is_ours) {
             signals::let_readers_stop()?;

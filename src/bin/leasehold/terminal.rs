@@ -63,9 +63,9 @@ fn tty() -> Option<File> {
 }
 
 impl Terminal {
-    /// `None` if this process has no controlling terminal.
-    pub(crate) fn open((name, value): (&str, &str)) -> Option<Self> {
-        let entry = format!("{name}={value}");
+    /// `None` if this process has no controlling terminal. `entry` is one that only the command and its descendants have in their
+    /// environment.
+    pub(crate) fn open(entry: String) -> Option<Self> {
         let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: None, given_once: false, entry };
         if terminal.is_ours() {
             terminal.modes = termios::tcgetattr(&terminal.tty).ok();

@@ -1,9 +1,12 @@
 //! While a fenced transaction is open: who waits for it, and who does not.
 
-use futures::future::join_all;
-use leasehold::{AcquireError, FenceError, machine::StoreErrorKind};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
+use leasehold::{AcquireError, FenceError, LeaseGuard, LeaseRequest, machine::StoreErrorKind};
 use tokio::time::timeout;
-use tokio_postgres::IsolationLevel;
+use tokio_postgres::{IsolationLevel, Transaction};
 
 use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
 use crate::server::{PATIENCE, on_server, until};
@@ -27,16 +30,18 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
     });
 }
 
-/// A guard whose fenced transaction is open, and the next request of its manager, which waits when the guard has gone.
-macro_rules! gone_before_its_commit {
-    ($guard:expr, $transaction:ident, $next:expr) => {{
-        drop($guard.fence(&mut $transaction).await.unwrap());
-        let mut next = Box::pin($next.into_future());
-        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
-        drop($guard);
-        assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease was granted during a fenced transaction");
-        next
-    }};
+/// The guard fences the transaction and ends. The next request of its manager waits, until the transaction is over.
+async fn next_after(
+    guard: LeaseGuard,
+    transaction: &mut Transaction<'_>,
+    request: LeaseRequest,
+) -> BoxFuture<'static, Result<LeaseGuard, AcquireError>> {
+    drop(guard.fence(transaction).await.unwrap());
+    let mut next = request.acquire().boxed();
+    assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease is taken");
+    drop(guard);
+    assert!(timeout(WHILE, next.as_mut()).await.is_err(), "the lease was granted during a fenced transaction");
+    next
 }
 
 /// The task of a holder may be dropped while its commit is on the way.
@@ -47,7 +52,7 @@ fn the_next_guard_of_a_manager_is_granted_the_lease_after_what_the_guard_before_
         let mut early = place.client().await;
         let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
         let token = first.token();
-        let next = gone_before_its_commit!(first, transaction, leases.lock("k").acquire());
+        let next = next_after(first, &mut transaction, leases.lock("k")).await;
         note(&transaction, &place, "first").await.unwrap();
         let mut old = early.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
         old.query("SELECT 1", &[]).await.unwrap();
@@ -68,7 +73,7 @@ fn guards_that_share_are_granted_the_lease_after_what_an_exclusive_guard_has_fen
     on_server("fence_then_share", |place| async move {
         let (mut user, leases) = (notes(&place).await, manager(&place).await);
         let (first, mut transaction) = (acquire(&leases).await, user.transaction().await.unwrap());
-        let next = gone_before_its_commit!(first, transaction, leases.lock("k").share_in_process().acquire());
+        let next = next_after(first, &mut transaction, leases.lock("k").share_in_process()).await;
         transaction.commit().await.unwrap();
         drop(timeout(PATIENCE, next).await.unwrap().unwrap());
     });
@@ -84,7 +89,7 @@ fn an_exclusive_guard_is_granted_the_lease_after_what_those_who_shared_it_have_f
         let mut transaction = user.transaction().await.unwrap();
         drop(first.fence(&mut transaction).await.unwrap());
         drop(first);
-        let next = gone_before_its_commit!(last, transaction, leases.lock("k").acquire());
+        let next = next_after(last, &mut transaction, leases.lock("k")).await;
         transaction.commit().await.unwrap();
         drop(timeout(PATIENCE, next).await.unwrap().unwrap());
     });
