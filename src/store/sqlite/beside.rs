@@ -21,6 +21,10 @@ const PROBE: &str = "-leasehold-probe";
 /// Its length: more than SQLite adds to its files at once.
 const PROBED: usize = 65_536;
 
+/// Why a user who may write to the file cannot open it in a directory like `/tmp`.
+const PROTECTED: &str = "another user made the SQLite file or what SQLite keeps beside it, and Linux lets nobody else write to it in a \
+     directory that all users share, such as /tmp (fs.protected_regular); move the file to a directory that only its users share";
+
 /// A database and the files beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beside {
@@ -99,6 +103,22 @@ pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
+/// Whether the directory of a file is one like `/tmp`, in which many users have files, and none may remove those of others. There Linux
+/// may refuse to open a file of another user, as SQLite opens it, to whoever may write to the file
+/// ([`fs.protected_regular`](https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-regular)).
+#[cfg(unix)]
+fn is_for_all(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let mode = path.parent().and_then(|directory| fs::metadata(directory).ok()).map_or(0, |metadata| metadata.mode());
+    mode & 0o1000 != 0 && mode & 0o022 != 0
+}
+
+#[cfg(not(unix))]
+fn is_for_all(_path: &Path) -> bool {
+    false
+}
+
 /// Says which files beside the database keep this user from writing to it, if any do.
 pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -109,7 +129,11 @@ pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
     };
     let found: Vec<_> = [LOG, INDEX].into_iter().filter(|_| is_locked_out).filter(in_the_way).collect();
     if found.is_empty() {
-        return error;
+        return if is_locked_out && is_for_all(&path) {
+            StoreError { message: PROTECTED.into(), ..error }
+        } else {
+            error
+        };
     }
     let names: Vec<_> = found.iter().map(|end| beside(&path, end).display().to_string()).collect();
     let remedy = if Beside::of(&path).log.is_some_and(|(_, length)| length > 0) {
@@ -122,4 +146,32 @@ pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
         names.join(" and ")
     );
     StoreError { message: sentence, ..error }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Whether the kernel refuses depends on a setting of the machine.
+    #[test]
+    fn a_writable_file_that_cannot_be_written_in_a_directory_for_all_is_told_to_move() {
+        let directory = std::env::temp_dir().join(format!("leasehold-beside-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let path = directory.join("leases.db");
+        fs::write(&path, "").unwrap();
+        let told = |mode| {
+            fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+            blame(&path, StoreError::permanent(StoreErrorKind::Unsupported, "it cannot be written")).message
+        };
+        let messages = [0o1777, 0o1755, 0o777].map(told);
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(messages[0].contains("fs.protected_regular"), "{messages:?}");
+        assert_eq!(
+            messages[1..],
+            ["it cannot be written"; 2],
+            "nobody else makes files there, or anybody may remove them"
+        );
+    }
 }

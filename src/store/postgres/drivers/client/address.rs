@@ -106,7 +106,7 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
         let said = without_secrets(failed(&error).said);
         let remedy = if url.contains("prefix=") {
             prefix_remedy("PostgresStoreBuilder::prefix")
-        } else if said.contains("`signals`") {
+        } else if ["`signal", "`beacon"].iter().any(|option| said.contains(option)) {
             "to choose signals, write ?signals= in a URL for store::from_url or the command line, or call \
              PostgresStoreBuilder::without_signals or with_beacons"
                 .into()
@@ -182,7 +182,12 @@ mod tests {
     /// The URL may be one for `from_url`, which reads them itself.
     #[test]
     fn what_is_only_for_the_urls_of_all_stores_is_refused_with_the_name_of_the_method() {
-        for (parameter, remedy) in [("prefix=jobs", "Builder::prefix"), ("signals=off", "without_signals")] {
+        for (parameter, remedy) in [
+            ("prefix=jobs", "Builder::prefix"),
+            ("signals=off", "without_signals"),
+            ("signal=off", "?signals="),
+            ("beacons=on", "with_beacons"),
+        ] {
             let error = Address::read(&format!("postgres://u@h/d?{parameter}"), false).unwrap_err().message;
             assert!(error.contains(remedy), "{error}");
         }
