@@ -48,6 +48,11 @@ impl LeaseGuard {
         Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
+    /// Whether the store has not confirmed the lease for so long that another context may hold it. A guard that was released is not overdue.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.driver.is_overdue() && matches!(self.fate.state().summary(), LeaseState::Held | LeaseState::Suspect)
+    }
+
     /// Notes that the end of this lease also ends the work under it.
     pub(crate) fn end_work_with_lease(&self) {
         self.fate.ends_work.store(true, Ordering::Relaxed);

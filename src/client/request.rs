@@ -36,7 +36,8 @@ pub enum OnLoss {
     /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
     /// twentieth of the lease (at least 50 ms); the error then reports the lease as lost, with the reason
     /// [`Expired`](crate::LostReason::Expired). So the work ends before another context is granted the lease, unless this context was
-    /// frozen for longer than the lease: another may then hold it before the work is dropped.
+    /// frozen for longer than the lease: another may then hold it before the work is dropped, but the work is not polled again before the
+    /// store has confirmed the lease.
     Abort,
 }
 

@@ -1,9 +1,12 @@
 //! Work under a lease, as a closure.
 
 use alloc::{string::String, vec::Vec};
-use core::{pin::pin, time::Duration};
-
-use futures::future::{Either, select};
+use core::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
 
 use crate::client::error::AcquireError;
 use crate::client::fate::LeaseState;
@@ -87,13 +90,19 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
     Ok(Ran { value, lost })
 }
 
-/// Polls the work, and drops it when the lease is lost or has been in doubt for too long.
+/// Polls the work, and drops it when the lease is lost or has been in doubt for too long. After a freeze, the work rests until the store has
+/// answered, because another context may hold the lease by then.
 pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
     guard.end_work_with_lease();
-    match select(pin!(end(guard)), pin!(work)).await {
-        Either::Left((reason, _)) => Err(guard.lost_by(reason)),
-        Either::Right((value, _)) => Ok(value),
-    }
+    let (mut end, mut work) = (pin!(end(guard)), pin!(work));
+    poll_fn(|context| {
+        if let Poll::Ready(reason) = end.as_mut().poll(context) {
+            return Poll::Ready(Err(guard.lost_by(reason)));
+        }
+        // `end` wakes this task when the doubt ends.
+        if guard.is_overdue() { Poll::Pending } else { work.as_mut().poll(context).map(Ok) }
+    })
+    .await
 }
 
 /// How often to look at a released lease. Its state no longer ends the work.
@@ -139,8 +148,8 @@ impl LeaseRequest {
     ///
     /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
     /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
-    /// dropped, unless this context was frozen for longer than the lease: then its work goes on after the freeze until the store answers,
-    /// or for that twentieth of the lease. `elect` campaigns again as soon as the store answers.
+    /// dropped, unless this context was frozen for longer than the lease: then its work is not polled again before the store has confirmed
+    /// the lease. `elect` campaigns again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow from the scope of the call, as `async |lease| …` does. If the work must own what it
     /// captures, clone that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.

@@ -185,6 +185,12 @@ impl Driver {
         self.core().machine.longest_doubt()
     }
 
+    /// Whether work may no longer go on, because its lease has been in doubt for [that long](Self::longest_doubt).
+    pub(crate) fn is_overdue(&self) -> bool {
+        let now = self.executor.now();
+        self.core().machine.is_overdue(now.monotonic)
+    }
+
     pub(crate) fn changed_hands(&self, key: &Key) -> bool {
         self.core().machine.changed_hands(key)
     }

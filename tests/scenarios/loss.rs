@@ -3,12 +3,15 @@
 use std::{
     cell::Cell,
     future::Future,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Wake, Waker},
 };
 
 use leasehold::store::Fault;
-use leasehold::{AcquireError, LeaseGuard, LostReason, OnLoss, ReleaseOutcome};
+use leasehold::{AcquireError, LeaseGuard, LostReason, OnLoss, ReleaseOutcome, executor::Executor};
 
 use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
@@ -189,6 +192,38 @@ fn l6_work_that_is_to_end_with_its_lease_ends_before_another_is_granted_it() {
     }
 }
 
+/// A context that was frozen for longer than its lease may have been replaced meanwhile.
+#[test]
+fn l6_after_a_freeze_such_work_takes_no_step_until_the_store_has_answered() {
+    for is_taken in [true, false] {
+        everywhere(async |world| {
+            let (one, two) = (world.dark_tab(), world.dark_tab());
+            let (thawed, steps) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
+            let (leases, sim) = (one.leases.clone(), world.sim.clone());
+            let (is_late, counted) = (thawed.clone(), steps.clone());
+            one.executor.spawn(Box::pin(async move {
+                let work = async |lease: &LeaseGuard| loop {
+                    sim.pass(secs(1)).await;
+                    if is_late.load(Relaxed) {
+                        assert!(lease.is_valid(), "another one may hold the lease");
+                        counted.fetch_add(1, Relaxed);
+                    }
+                };
+                drop(leases.lock("k").on_loss(OnLoss::Abort).run(work).await);
+            }));
+            world.sim.pass(secs(3)).await;
+            one.executor.freeze();
+            world.sim.pass(LEASE * 2).await;
+            let next = if is_taken { Some(two.leases.lock("k").acquire().await.unwrap()) } else { None };
+            thawed.store(true, Relaxed);
+            one.executor.thaw();
+            world.sim.pass(secs(10)).await;
+            let steps = steps.load(Relaxed);
+            assert!(if is_taken { steps == 0 } else { steps >= 8 }, "{steps} steps, and taken: {}", next.is_some());
+        });
+    }
+}
+
 #[test]
 fn a_leader_that_does_not_reach_the_store_leads_no_more_when_another_begins() {
     everywhere(async |world| {
@@ -219,13 +254,14 @@ fn a_leader_that_does_not_reach_the_store_leads_no_more_when_another_begins() {
 fn a_short_doubt_ends_no_work() {
     everywhere(async |world| {
         let tab = world.dark_tab();
-        let work = async |_: &LeaseGuard| {
+        let run = tab.leases.lock("k").on_loss(OnLoss::Abort).run(async |_| world.sim.pass(LEASE * 2 + secs(60)).await);
+        let sleep = async {
+            world.sim.pass(ms(1)).await;
             tab.executor.freeze();
             world.sim.pass(LEASE * 2).await;
             tab.executor.thaw();
-            world.sim.pass(secs(60)).await;
         };
-        let ran = tab.leases.lock("k").on_loss(OnLoss::Abort).run(work).await.unwrap();
+        let ran = futures::join!(run, sleep).0.unwrap();
         assert_eq!(ran.lost, None);
     });
 }

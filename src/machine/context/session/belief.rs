@@ -8,7 +8,7 @@ use super::super::{
     output::{Event, LostReason, Output},
     pending::{Sent, Transaction},
     record::Reply,
-    time::{Monotonic, Now},
+    time::{Monotonic, Now, whole_ms},
     token::Token,
 };
 
@@ -188,6 +188,11 @@ impl Machine {
     pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
         self.drop_operations_of_session(now);
         self.forget_watches();
+    }
+
+    /// Whether the belief in this session's leases ended longer ago than work [may go on](Self::longest_doubt) in doubt.
+    pub(crate) fn is_overdue(&self, now: Monotonic) -> bool {
+        self.session.is_open && now >= self.session.valid_until.plus(whole_ms(self.config.longest_doubt()))
     }
 
     /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
