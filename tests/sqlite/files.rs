@@ -5,11 +5,11 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use leasehold::{
-    LostReason, StoreError,
+    LostReason, ReleaseOutcome, StoreError,
     executor::process_clock,
     machine::{Applied, Batch, SessionId, StoreErrorKind},
     store::{SqliteStore, Store},
@@ -430,6 +430,35 @@ fn on_a_full_disk_rows_are_still_replaced() {
             leases.lock("often").acquire().await.unwrap().release().await.unwrap();
         }
         assert!(guard.verify().await.unwrap());
+    });
+}
+
+/// Rows of new keys make the database larger than its file, which grows only when the log is copied into it. On a full disk that is too late.
+#[test]
+fn on_a_full_disk_the_leases_of_many_new_keys_are_still_renewed() {
+    let Some(disk) = SmallDisk::mount("files::on_a_full_disk_the_leases_of_many_new_keys_are_still_renewed") else {
+        return;
+    };
+    let scratch = &disk.0;
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(scratch).build().unwrap();
+        let mut guards = Vec::new();
+        for key in 0..8 {
+            guards.push(leases.lock(&format!("key {key}")).info("x".repeat(2_000)).acquire().await.unwrap());
+        }
+        let database = connect(scratch);
+        let number = |pragma| database.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
+        let needed = (number("page_count") * number("page_size")).unsigned_abs();
+        let begun = Instant::now();
+        while fs::metadata(file(scratch)).unwrap().len() < needed {
+            assert!(begun.elapsed() < BUSY, "the file has not grown");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        fs::write(scratch.join("ballast"), vec![0; 1 << 20]).expect_err("the disk is small");
+        for guard in guards {
+            guard.extend(Duration::from_secs(30)).await.unwrap();
+            assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+        }
     });
 }
 

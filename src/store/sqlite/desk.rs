@@ -18,6 +18,8 @@ use crate::signal::{deliver, has_fallen};
 
 /// How often to check whether the file still exists, while there is no job.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
+/// How long there is no job before the first check.
+const REST: Duration = Duration::from_millis(100);
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
 /// for good.
@@ -74,13 +76,22 @@ impl Desk<'_> {
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
+        let mut pause = REST;
         loop {
-            match asked.recv_timeout(LOOK) {
+            match asked.recv_timeout(pause) {
                 Ok(job) => return Some(job),
-                // A holder considers its lease valid until this thread looks.
-                Err(RecvTimeoutError::Timeout) => drop(self.look()),
+                Err(RecvTimeoutError::Timeout) => self.check_file(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
+            pause = LOOK;
+        }
+    }
+
+    /// What the thread does for the file while there is no job.
+    fn check_file(&mut self) {
+        // A holder considers its lease valid until this thread looks. Whoever only looks changes nothing.
+        if self.look().is_ok() && self.file.looks.is_none() {
+            self.file.grow();
         }
     }
 

@@ -205,6 +205,17 @@ impl LeaseFile {
         copied.unwrap_or(false)
     }
 
+    /// Copies the log into the file if the file is still shorter than the database, so that it takes the room that it needs while there is
+    /// some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either.
+    pub(super) fn grow(&self) {
+        let number = |pragma: &str| self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+        let needed = number("page_count").and_then(|pages| Ok(pages * number("page_size")?));
+        let length = fs::metadata(&self.path).map_or(u64::MAX, |metadata| metadata.len());
+        if needed.is_ok_and(|needed| needed.unsigned_abs() > length) {
+            self.begin_log_again();
+        }
+    }
+
     /// The directory of the signals, for the same users as the file.
     fn make_directory(&self) -> Result<(), StoreError> {
         let directory = self.directory();
