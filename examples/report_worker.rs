@@ -39,7 +39,9 @@ async fn work(leases: &LeaseManager, url: &str) -> Result<(), Box<dyn Error>> {
 
 async fn report(lease: &LeaseGuard, url: &str) -> Result<(), Box<dyn Error>> {
     let text = collect().await;
-    match url.strip_prefix("sqlite:") {
+    // Without a parameter, as in "?prefix=reports".
+    let place = url.split('?').next().unwrap_or(url);
+    match place.strip_prefix("sqlite:") {
         Some(path) => save(lease, path, &text)?,
         None => println!("{text} (token {})", lease.token()),
     }
@@ -83,7 +85,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("leasehold-report-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("it can be made");
         let path = directory.join("reports.db");
-        let url = format!("sqlite:{}", path.display());
+        let url = format!("sqlite:{}?prefix=reports_leases", path.display());
         let (one, other) = tokio::join!(run(&url, written(path.clone(), 4)), run(&url, written(path.clone(), 4)));
         one.and(other).expect("both end without an error");
         std::fs::remove_dir_all(&directory).expect("it is there");

@@ -135,9 +135,17 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<(PathBuf, Tables
         }
         None
     };
-    let elsewhere =
-        "the lease is not kept in the database of this transaction: open the file of the SqliteStore, or attach it";
-    found().unwrap_or_else(|| Err(FenceError::Misuse(elsewhere.into())))
+    let elsewhere = || {
+        let opened = transaction.path().filter(|path| !path.is_empty()).unwrap_or("no file");
+        let kept = match reach {
+            Reach::Machine(directory) => file::kept_by(directory).unwrap_or(directory),
+            _ => "another kind of store",
+        };
+        FenceError::Misuse(format!(
+            "the lease is kept in {kept}, and the transaction is in {opened}: open the file of the SqliteStore, or attach it"
+        ))
+    };
+    found().unwrap_or_else(|| Err(elsewhere()))
 }
 
 /// The path of a file, with all links resolved, and whether the file is there.

@@ -376,6 +376,11 @@ pub(super) fn prefix_of<'a>(directory: &'a str, file: &Path) -> Option<&'a str> 
     schema::is_prefix(prefix).then_some(prefix)
 }
 
+/// The file that has this directory of signals, whatever the prefix is.
+pub(super) fn kept_by(directory: &str) -> Option<&str> {
+    Some(directory.strip_suffix(SIGNALS)?.rsplit_once('-')?.0)
+}
+
 fn unsupported(sentence: String) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, sentence)
 }
