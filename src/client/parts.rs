@@ -94,13 +94,13 @@ impl LeaseParts {
             return Err(InvalidParts::NotParts);
         };
         let mode = field("mode", mode, Mode::from_name)?;
-        let holder = field("holder", holder, session)?;
+        let holder = field("holder", holder, SessionId::from_digits)?;
         let token = field("token", token, token_of)?;
         let key = field("key", key, |text| unescape(text).filter(|name| Key::new(name).is_ok()))?;
         let parcel = if [from, grant, next, request] == ["-"; 4] {
             None
         } else {
-            let from = field("session", from, session)?;
+            let from = field("session", from, SessionId::from_digits)?;
             let (grant, next) = (field("grant", grant, token_of)?, field("next token", next, token_of)?);
             let request = RequestId(field("request", request, |text| text.parse().ok())?);
             Some(Parcel { from, origin: holder, grant, next, request, mode })
@@ -115,12 +115,6 @@ fn field<T>(name: &'static str, text: &str, read: impl FnOnce(&str) -> Option<T>
 
 fn token_of(text: &str) -> Option<Token> {
     Token::from_u64(text.parse().ok()?)
-}
-
-/// As [`SessionId`] is shown: 32 hexadecimal digits.
-fn session(text: &str) -> Option<SessionId> {
-    let digits = Some(text).filter(|text| text.len() == 32)?;
-    u128::from_str_radix(digits, 16).ok().map(SessionId)
 }
 
 /// Percent signs, colons, spaces and control characters as `%` and two hexadecimal digits a byte.

@@ -10,6 +10,12 @@ use core::fmt;
 pub struct SessionId(pub u128);
 
 impl SessionId {
+    /// The id that [`Display`](fmt::Display) writes like this: 32 hexadecimal digits.
+    pub(crate) fn from_digits(text: &str) -> Option<Self> {
+        let digits = Some(text).filter(|text| text.len() == 32)?;
+        u128::from_str_radix(digits, 16).ok().map(Self)
+    }
+
     /// The id of the next session of the same context. It looks as random as the first one, but the last byte stays.
     pub(super) const fn next(self) -> Self {
         Self(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c800))

@@ -278,6 +278,5 @@ fn names(directory: &Path) -> io::Result<Names> {
 }
 
 fn session_in(name: &str, kind: &str) -> Option<SessionId> {
-    let id = name.strip_suffix(kind)?.strip_suffix('.')?;
-    (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok().map(SessionId))?
+    SessionId::from_digits(name.strip_suffix(kind)?.strip_suffix('.')?)
 }

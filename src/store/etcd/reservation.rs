@@ -199,7 +199,7 @@ fn span_ms(trip: Duration) -> u64 {
 /// The maker of a reservation, and for how long it is respected.
 fn parts(text: &str) -> (Option<SessionId>, Duration) {
     let mut words = text.split(' ');
-    let name = words.next().and_then(|name| u128::from_str_radix(name, 16).ok()).map(SessionId);
+    let name = words.next().and_then(SessionId::from_digits);
     let span_ms = words.next().and_then(|span| span.parse().ok()).unwrap_or(LONGEST_MS);
     (name, Duration::from_millis(span_ms.min(LONGEST_MS)))
 }

@@ -151,7 +151,7 @@ impl View {
             let TxnOpResponse::Get(found) = response else { continue };
             let sessions = found.kvs().iter().filter_map(|found| {
                 let id = core::str::from_utf8(found.key()).ok()?.strip_prefix(&names.session(""))?;
-                Some((SessionId(u128::from_str_radix(id, 16).ok()?), found.value_str().ok()?.to_string()))
+                Some((SessionId::from_digits(id)?, found.value_str().ok()?.to_string()))
             });
             self.peers.extend(sessions);
         }

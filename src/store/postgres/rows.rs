@@ -298,8 +298,7 @@ pub(super) fn text_of_session(found: &[Found], session: SessionId) -> Option<&st
 
 /// The session in a row that [`Names::read_peers`] found. A row whose name is no id was put there by somebody else.
 pub(super) fn session_of(row: &Found) -> Option<SessionId> {
-    let id = row.text(0).filter(|id| id.len() == 32)?;
-    u128::from_str_radix(id, 16).ok().map(SessionId)
+    SessionId::from_digits(row.text(0)?)
 }
 
 /// A condition in SQL. It is true if a record has the text that [`Records::text`] writes if nobody uses the record, in this format and with

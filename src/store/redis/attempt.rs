@@ -145,8 +145,8 @@ pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
     records.load_session(batch.session, None);
     for pair in told.chunks_exact(2) {
         let [id, text] = [&pair[0], &pair[1]].map(|bytes| String::from_utf8_lossy(bytes));
-        if let Ok(id) = u128::from_str_radix(&id, 16) {
-            records.load_session(SessionId(id), Some(&text));
+        if let Some(session) = SessionId::from_digits(&id) {
+            records.load_session(session, Some(&text));
         }
     }
     let (operations, ends, forgets) = (Vec::new(), Vec::new(), Vec::new());

@@ -269,8 +269,8 @@ impl Ear {
         }
         let mut lines = text.split('\n');
         if let Some(message) = lines.next().and_then(Message::decode) {
-            let sender = u128::from_str_radix(sender, 16).map(|sender| Row::Session(SessionId(sender)).to_string());
-            let names = [Some(record_of(&message)), sender.ok()];
+            let sender = SessionId::from_digits(sender).map(|sender| Row::Session(sender).to_string());
+            let names = [Some(record_of(&message)), sender];
             for (name, row) in names.into_iter().flatten().zip(lines) {
                 // As with any other guess, the server compares this text before it writes anything that rests on it.
                 self.place.memory.learn(&name, Some(Text::new(row.as_bytes().to_vec())));

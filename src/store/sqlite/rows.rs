@@ -99,7 +99,7 @@ impl<'c> Rows<'c> {
         for from in [batch.session.to_string(), String::new()] {
             let rest = i64::try_from(wanted.saturating_sub(peers.len())).unwrap_or(i64::MAX);
             let found = self.peers.query_map((from, rest), |row| row.get::<_, String>(0))?;
-            peers.extend(found.filter_map(|id| u128::from_str_radix(&id.ok()?, 16).ok().map(SessionId)));
+            peers.extend(found.filter_map(|id| SessionId::from_digits(&id.ok()?)));
         }
         Ok(peers)
     }
