@@ -15,7 +15,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::{DROPS_TASKS, Shared, WeakShared};
-use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -101,7 +101,6 @@ pub(crate) struct GuardFence {
     driver: WeakShared<Driver>,
     reach: Reach,
     fate: Shared<Fate>,
-    turn: TurnId,
     ticket: Ticket,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
@@ -115,18 +114,13 @@ pub(crate) struct GuardFence {
 }
 
 impl GuardFence {
-    pub(crate) fn new(
-        driver: &Shared<Driver>,
-        (fate, turn): (Shared<Fate>, TurnId),
-        name: Option<String>,
-        renew: bool,
-    ) -> Option<Self> {
+    pub(crate) fn new(driver: &Shared<Driver>, fate: Shared<Fate>, name: Option<String>, renew: bool) -> Option<Self> {
         let now = driver.executor.now();
-        let ticket = driver.ticket(turn, &fate.slot, renew, now)?;
+        let ticket = driver.ticket(fate.turn, &fate.slot, renew, now)?;
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
-        Some(Self { driver, reach, fate, turn, ticket, name, now, found, place, is_open })
+        Some(Self { driver, reach, fate, ticket, name, now, found, place, is_open })
     }
 
     /// From now on the transaction may be open.
@@ -189,7 +183,7 @@ impl Fence for GuardFence {
     // Protocol: docs/protocol.md#s.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
-        let (driver, turn, slot) = (self.driver.upgrade(), self.turn, &self.fate.slot);
+        let (driver, turn, slot) = (self.driver.upgrade(), self.fate.turn, &self.fate.slot);
         // If the context is gone, so is its guard.
         let verdict = driver
             .as_ref()

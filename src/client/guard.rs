@@ -294,7 +294,7 @@ impl LeaseGuard {
             return None;
         }
         let Self { driver, fate, name, .. } = self;
-        GuardFence::new(driver, (fate.clone(), fate.turn), name.clone(), renew)
+        GuardFence::new(driver, fate.clone(), name.clone(), renew)
     }
 
     pub(crate) fn is_given_back(&self) -> bool {
