@@ -87,6 +87,13 @@ pub struct Slot {
     pub mode: Mode,
 }
 
+impl Slot {
+    /// The slot of an operation that concerns a key, whichever requests wait there.
+    pub(super) const fn of_key(key: Key) -> Self {
+        Self { key, own: None, mode: Mode::Exclusive }
+    }
+}
+
 /// A lease on its way from one guard to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parcel {

@@ -8,7 +8,6 @@ use super::{
     id::RequestId,
     input::Slot,
     key::Key,
-    mode::Mode,
     record::{Action, Outcome, Sighting},
     sorted::SortedMap,
     time::Monotonic,
@@ -31,7 +30,7 @@ impl Machine {
         keys.dedup();
         for key in keys {
             if asked.binary_search_by(|asked| asked.key.cmp(key)).is_err() {
-                let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+                let slot = Slot::of_key(key.clone());
                 self.store_queue.push(&slot, Action::Look, None, now);
             }
         }
@@ -91,7 +90,7 @@ impl Machine {
     /// Removes a place that no request here knows.
     fn end_stray_place(&mut self, key: &Key, request: RequestId, now: Monotonic) {
         if !self.knows(key, request) {
-            let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+            let slot = Slot::of_key(key.clone());
             self.withdraw_request(&slot, request, now);
         }
     }

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, record::Action, time::Monotonic};
+use super::{Machine, id::RequestId, input::Slot, key::Key, record::Action, time::Monotonic};
 
 /// How many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
 const REMEMBERED: usize = 64;
@@ -33,7 +33,7 @@ impl Machine {
         for (key, request) in self.released.0.clone() {
             // A connection may be replaced again and again while nothing can be sent.
             if !self.store_queue.will_send_for(&key, |action| *action == Action::Withdraw { request }) {
-                let slot = Slot { key, mode: Mode::Exclusive, own: None };
+                let slot = Slot::of_key(key);
                 self.withdraw_request(&slot, request, now);
             }
         }

@@ -10,7 +10,6 @@ use super::{
     key::Key,
     lifecycle::SUSPENDED,
     message::{Body, Message},
-    mode::Mode,
     output::{Command, Event, LostReason, Refusal},
     pending::{PendingOperation, Sent, Transaction},
     record::{Action, Answer, Entry, Granted, Outcome, Promotion, Reply, Sighting, Way},
@@ -368,7 +367,7 @@ impl Machine {
             if was_robbed {
                 return;
             }
-            let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+            let slot = Slot::of_key(key.clone());
             return self.end_stray(&slot, request, Some(block.first), now);
         };
         let Some(seeking) = self.cohorts.seeking(&slot) else { return };
@@ -425,7 +424,7 @@ impl Machine {
             return self.inspected(Some(query), Err(StoreError::transient(SUSPENDED)));
         }
         self.end_linger_at(key, now);
-        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+        let slot = Slot::of_key(key.clone());
         self.store_queue.push(&slot, Action::Inspect, Some(query), now);
     }
 

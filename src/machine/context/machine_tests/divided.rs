@@ -4,7 +4,7 @@ use alloc::{format, vec::Vec};
 
 use super::{Script, current, granted, named, said, taken};
 use crate::machine::{
-    Action, Applied, Batch, Ending, Event, Input, Key, Mode, Outcome, Output, RequestId, SessionId, SessionStep, Slot,
+    Action, Applied, Batch, Ending, Event, Input, Key, Outcome, Output, RequestId, SessionId, SessionStep, Slot,
     StoreError, StoreErrorKind, Token, Turn, TurnId,
 };
 
@@ -13,7 +13,7 @@ fn too_large() -> StoreError {
 }
 
 fn open(key: &Key) -> Slot {
-    Slot { key: key.clone(), mode: Mode::Exclusive, own: None }
+    Slot::of_key(key.clone())
 }
 
 fn numbered(count: u64) -> Vec<Key> {

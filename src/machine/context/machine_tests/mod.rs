@@ -65,7 +65,7 @@ impl Script {
     }
 
     fn slot(&self) -> Slot {
-        Slot { key: self.key.clone(), mode: Mode::Exclusive, own: None }
+        Slot::of_key(self.key.clone())
     }
 
     fn now(&self) -> Now {

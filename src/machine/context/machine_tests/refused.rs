@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{LEASE_MS, ME, Script, current, events, granted, named, said, served::permanent};
 use crate::machine::{
-    Action, Ending, Event, Input, LostReason, Mode, Outcome, RequestId, SessionStep, Slot, Token, Turn, TurnId,
+    Action, Ending, Event, Input, LostReason, Outcome, RequestId, SessionStep, Slot, Token, Turn, TurnId,
 };
 
 fn poison() -> Action {
@@ -138,7 +138,7 @@ fn a_session_that_a_failed_heartbeat_ended_is_ended_in_the_store() {
 #[test]
 fn an_idle_context_ends_its_session_although_a_release_never_works() {
     let mut script = with_a_release_that_never_works();
-    let slot = Slot { key: named("j"), mode: Mode::Exclusive, own: None };
+    let slot = Slot::of_key(named("j"));
     script.input(Input::Release { turn: TurnId(2), slot });
     let (mut sent, mut closed) = (0, false);
     for _ in 0..60_000 {
@@ -168,10 +168,7 @@ fn many_refused_releases_do_not_hammer_the_store() {
     script.ask_for(Turn::new(TurnId(1_000), named("kept")));
     script.answer([granted(10_000)]);
     for turn in 1..=keys {
-        script.input(Input::Release {
-            turn: TurnId(turn),
-            slot: Slot { key: named(&alloc::format!("k{turn}")), mode: Mode::Exclusive, own: None },
-        });
+        script.input(Input::Release { turn: TurnId(turn), slot: Slot::of_key(named(&alloc::format!("k{turn}"))) });
         if script.is_sent() {
             script.input(Input::Reply { id: script.sent().0, result: Err(permanent()) });
         }

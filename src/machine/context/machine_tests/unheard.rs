@@ -117,10 +117,7 @@ fn a_grant_that_a_look_found_is_told_lost_or_given_back() {
     let mut told = events(&outputs);
     assert!(told.iter().any(|event| matches!(event, Event::Granted { turn: TurnId(1), .. })), "{told:?}");
     // Whoever would look at "a" again gives up.
-    told.extend(events(
-        script
-            .input(Input::Cancel { turn: TurnId(3), slot: Slot { key: named("a"), mode: Mode::Exclusive, own: None } }),
-    ));
+    told.extend(events(script.input(Input::Cancel { turn: TurnId(3), slot: Slot::of_key(named("a")) })));
     let mut sent = outputs;
     for _ in 0..6_000 {
         sent.extend(script.outputs.clone());
