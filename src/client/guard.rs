@@ -15,11 +15,12 @@ use crate::client::fate::{Fate, FateState, LeaseState, LeaseWatch, Until};
 use crate::client::fence::GuardFence;
 use crate::client::mapped::MappedLeaseGuard;
 use crate::client::parts::LeaseParts;
+use crate::client::wish::rounded_up_ms;
 use crate::driver::{Driver, Response};
 use crate::executor::Shared;
 use crate::machine::{
     Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, Refusal, ReleaseOutcome, Slot, StoreError,
-    StoreErrorKind, Token, TurnId, whole_ms,
+    StoreErrorKind, Token, TurnId,
 };
 use crate::oneshot::Receiver;
 
@@ -335,7 +336,7 @@ impl LeaseGuard {
     }
 
     pub(crate) fn ask_to_extend(&self, span: Duration) -> Result<Option<Receiver<Response>>, InvalidOptions> {
-        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
+        let span_ms = rounded_up_ms(span);
         if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
             return Err(InvalidOptions::Span { option: "extend", span_ms });
         }

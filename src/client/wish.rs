@@ -98,7 +98,7 @@ impl Wish {
 }
 
 /// A wait of less than a millisecond is still a wait.
-fn rounded_up_ms(span: Duration) -> u64 {
+pub(super) fn rounded_up_ms(span: Duration) -> u64 {
     whole_ms(span.saturating_add(Duration::from_nanos(999_999)))
 }
 
