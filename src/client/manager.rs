@@ -265,7 +265,7 @@ impl LeaseManager {
     /// Call this when the context runs again. It gets a new [session](Self::session), and its waiting requests queue again,
     /// within their time-outs.
     pub fn wake(&self) {
-        self.driver().resume();
+        self.driver().wake_up();
     }
 
     /// [Closes](Self::close) the manager when this future ends. The future may, for example, wait for a signal to the process.

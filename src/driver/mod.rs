@@ -271,7 +271,7 @@ impl Driver {
         self.core().registry.has_heard
     }
 
-    pub(crate) fn resume(&self) {
+    pub(crate) fn wake_up(&self) {
         self.handle(Input::Wake);
     }
 
@@ -302,7 +302,7 @@ impl LifecycleWatcher for Driver {
         match event {
             Lifecycle::Suspending => self.suspend(),
             Lifecycle::Ending => self.stop(Input::Ending { abandons: (*self.store).abandons() }),
-            Lifecycle::Resumed => self.resume(),
+            Lifecycle::Resumed => self.wake_up(),
             Lifecycle::Hidden => {
                 self.handle(Input::Hide);
                 self.handle(Input::Doubt);
