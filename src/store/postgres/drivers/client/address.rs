@@ -14,8 +14,8 @@ use crate::{
     store::{tls::Certificates, url::prefix_remedy},
 };
 
-/// The names that libpq has for them.
-const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+/// The parameters that name files with certificates, by the names that libpq has for them.
+pub(super) const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS connector; enable leasehold's feature \
     store-postgres-tls, or give PostgresStoreBuilder::tls a connector, or PostgresStore::from_pool a pool that encrypts, or write \

@@ -1,6 +1,6 @@
 //! What a URL says of this store.
 
-use super::{Address, PostgresStore, check_prefix};
+use super::{Address, PostgresStore, address::FILES, check_prefix};
 use crate::{
     machine::StoreError,
     store::{
@@ -19,7 +19,7 @@ impl FromUrl for PostgresStore {
     async fn open_url(url: &Parts<'_>) -> Result<Self, StoreError> {
         let is_file = |parameter: &&str| *parameter != "sslrootcert=system";
         let files: Vec<_> = url.others.iter().copied().filter(is_file).collect();
-        Certificates::check(["sslrootcert", "sslcert", "sslkey"], &files)?;
+        Certificates::check(FILES, &files)?;
         let builder = Self::builder(&url.for_client());
         let builder = if let Some(prefix) = url.prefix { builder.prefix(prefix) } else { builder };
         let builder = match url.signals.as_slice() {
