@@ -17,7 +17,7 @@ use super::{
     output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Granted},
-    store_queue::is_verification,
+    store_queue::{is_downgrade, is_verification},
     token::Token,
 };
 
@@ -69,7 +69,9 @@ impl Machine {
                 // This theft joined the request of an earlier one, which now uses the lease.
                 return self.lose(slot, LostReason::Stolen, now);
             }
-            let settled = held.upgrade.is_none() && held.admits(turn);
+            // What was fenced while the lease was exclusive comes before the store's downgrade, or is refused after it.
+            let weakens = held.open_fences > 0 && self.store_queue.carries(slot, is_downgrade);
+            let settled = held.upgrade.is_none() && held.admits(turn) && !weakens;
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
             let next = if may_use { Some(0) } else { turns.first_sharer() };
             let joins = |at: &usize| may_use || turns.at(*at).is_some_and(|turn| held.is_joined_by(turn));

@@ -251,6 +251,10 @@ pub(super) fn is_verification(action: &Action) -> bool {
     matches!(action, Action::Verify { .. })
 }
 
+pub(super) fn is_downgrade(action: &Action) -> bool {
+    matches!(action, Action::Downgrade { .. })
+}
+
 pub(super) fn is_ask_for(request: RequestId) -> impl Fn(&Action) -> bool {
     move |action| matches!(action, Action::Acquire(acquire) if acquire.request == request)
 }
