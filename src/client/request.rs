@@ -84,7 +84,8 @@ impl LeaseRequest {
 
     /// Holds the key together with other requests of this manager that also set this and have the same mode. Such a request joins the
     /// others at once, even if somebody waits, because the work under one of these guards may have made it. The key is free when the last
-    /// of their guards is released or dropped, so others wait for as long as such guards overlap.
+    /// of their guards is released or dropped, so others wait for as long as such guards overlap. Such guards may write at the same time,
+    /// also under fences: a fence keeps out only those who do not share the lease.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self

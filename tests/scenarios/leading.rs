@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::{FutureExt, join_all};
 use leasehold::{
-    AcquireError, LeaseManager, LeaseState, LostReason, Mode, ReleaseOutcome, StoreError,
+    AcquireError, LeaseGuard, LeaseManager, LeaseState, LostReason, Mode, ReleaseOutcome, StoreError,
     machine::{Action, Batch, Now, Reply, StoreClock},
     store::{Durability, Fault, MemoryStore, Reach, Store},
 };
@@ -313,6 +313,25 @@ fn w15_a_store_that_forgets_is_noticed_and_tokens_go_on_growing() {
             let again = leases.lock("k").acquire().await.unwrap();
             assert!(again.token() > guard.token() && next.token() > guard.token());
             assert!(!guard.is_valid() && again.is_valid());
+        });
+    }
+}
+
+/// The store was wiped while the lease was in use, and nobody asked it in between.
+#[test]
+fn who_releases_a_lease_of_a_wiped_store_is_told_that_it_was_wiped() {
+    for clock in [StoreClock::Trusted, StoreClock::Observed] {
+        let world = World::with_clock(1, clock);
+        let contents = Arc::new(Mutex::new(MemoryStore::with_clock(clock)));
+        let forgetful = Forgetful { reach: world.shared.reach(), contents: contents.clone() };
+        world.run(async {
+            let leases = LeaseManager::builder(forgetful, world.sim.context()).linger(ms(0)).build().unwrap();
+            let wipe = async |_: &LeaseGuard| {
+                world.sim.pass(ms(1)).await;
+                *contents.lock().unwrap() = MemoryStore::with_clock(clock);
+            };
+            let ran = leases.lock("k").run(wipe).await.unwrap();
+            assert_eq!(ran.lost, Some(LostReason::StoreCleared));
         });
     }
 }

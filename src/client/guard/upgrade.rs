@@ -11,7 +11,8 @@ impl LeaseGuard {
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have released it, ahead of everybody in the
     /// queue. Meanwhile the lease stays shared. Then it gets a new, larger token. If the lease was requested with
     /// [`share_in_process`](crate::LeaseRequest::share_in_process), later shared requests of this manager that also set it join the lease
-    /// even after the upgrade.
+    /// even after the upgrade. If the lease was exclusive already, the upgrade asks only whether other guards have it: a fenced transaction
+    /// of a guard that shared it before may still be open.
     ///
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for ever. Release the

@@ -124,8 +124,8 @@ pub(super) struct Held {
     pub(super) passed_on: bool,
     /// Until when it is kept although nobody uses it.
     pub(super) lingers_until: Option<Monotonic>,
-    /// How many fenced transactions of its users may be open.
-    pub(super) open_fences: u32,
+    /// How many fenced transactions of its users may be open: of this grant, and of the one that it was [formerly](Self::formerly).
+    pub(super) open_fences: [u32; 2],
 }
 
 /// A guard.
@@ -315,13 +315,15 @@ impl Held {
             handoffs: 0,
             passed_on: false,
             lingers_until: None,
-            open_fences: 0,
+            open_fences: [0; 2],
         }
     }
 
     /// The shared lease became an exclusive one, with tokens of its own.
     pub(super) fn upgraded(&mut self, request: RequestId, granted: &Granted) {
         self.mode = Mode::Exclusive;
+        // A transaction that an earlier grant has fenced ended before this upgrade, or is refused after it.
+        self.open_fences = [0, self.open_fences[0]];
         self.formerly = Some((self.grant, self.request));
         self.request = request;
         self.grant = granted.block.first;
@@ -329,6 +331,20 @@ impl Held {
         self.last_token = granted.block.last;
         self.refilling = false;
         self.contended = granted.contended;
+    }
+
+    /// The number of fenced transactions that may be open of the grant with this token and request.
+    pub(super) fn fences_of(&mut self, grant: (Token, RequestId)) -> Option<&mut u32> {
+        let [current, former] = &mut self.open_fences;
+        if (self.grant, self.request) == grant {
+            return Some(current);
+        }
+        Some(former).filter(|_| self.formerly == Some(grant))
+    }
+
+    /// Whether a fenced transaction of one of its users may be open.
+    pub(super) fn may_be_fenced(&self) -> bool {
+        self.open_fences != [0; 2]
     }
 
     pub(super) fn is_used_by(&self, turn: TurnId) -> bool {

@@ -86,25 +86,24 @@ impl Machine {
     /// This is not needed if the store lets each later transaction on the same data wait until the fenced one has ended.
     // Protocol: docs/protocol.md#s.
     pub fn begin_fence(&mut self, slot: &Slot, ticket: &Ticket) {
-        if let Some(held) = self.held_of(slot, ticket) {
+        if let Some(open) = self.fences_of(slot, ticket) {
             // A leader that never reports the end of its transactions may fence them for months.
-            held.open_fences = held.open_fences.saturating_add(1);
+            *open = open.saturating_add(1);
         }
     }
 
     /// Notes that the transaction that this ticket fences is over: it was committed, or never will be. Call this once for each
     /// [`begin_fence`](Self::begin_fence), but not while you do not know that the transaction is over.
     pub fn end_fence(&mut self, slot: &Slot, ticket: &Ticket) {
-        if let Some(held) = self.held_of(slot, ticket) {
-            held.open_fences = held.open_fences.saturating_sub(1);
+        if let Some(open) = self.fences_of(slot, ticket) {
+            *open = open.saturating_sub(1);
         }
     }
 
-    /// The lease that the ticket is about, unless that lease has ended. It may have been upgraded since.
-    fn held_of(&mut self, slot: &Slot, ticket: &Ticket) -> Option<&mut Held> {
-        let name = (ticket.token, ticket.request);
-        let held = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut);
-        held.filter(|held| (held.grant, held.request) == name || held.formerly == Some(name))
+    /// How many transactions may be open that the ticket's grant has fenced. `None` if that lease has ended.
+    fn fences_of(&mut self, slot: &Slot, ticket: &Ticket) -> Option<&mut u32> {
+        let held = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut)?;
+        held.fences_of((ticket.token, ticket.request))
     }
 
     /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no shorter lease than that one, which may

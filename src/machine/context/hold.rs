@@ -70,7 +70,7 @@ impl Machine {
                 return self.lose(slot, LostReason::Stolen, now);
             }
             // What was fenced while the lease was exclusive comes before the store's downgrade, or is refused after it.
-            let weakens = held.open_fences > 0 && self.store_queue.carries(slot, is_downgrade);
+            let weakens = held.may_be_fenced() && self.store_queue.carries(slot, is_downgrade);
             let settled = held.upgrade.is_none() && held.admits(turn) && !weakens;
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
             let next = if may_use { Some(0) } else { turns.first_sharer() };
@@ -140,7 +140,7 @@ impl Machine {
             self.session.end_extension(slot);
         }
         // A transaction that a user has fenced may still be open. Then the next user needs a new lease from the store.
-        let may_stay_unused = held.is_plain(slot) && believed && held.open_fences == 0;
+        let may_stay_unused = held.is_plain(slot) && believed && !held.may_be_fenced();
         // It is unknown whether the store has already upgraded the lease.
         let next =
             if upgrading { AfterUse::GiveBack } else { held.after_use(turns, may_stay_unused, &self.config, now) };

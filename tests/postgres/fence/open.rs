@@ -95,6 +95,25 @@ fn an_exclusive_guard_is_granted_the_lease_after_what_those_who_shared_it_have_f
     });
 }
 
+/// The task of the exclusive guard is dropped while it waits for the downgrade.
+#[test]
+fn a_reader_is_granted_the_lease_after_what_an_exclusive_guard_has_fenced_before_its_downgrade() {
+    on_server("fence_then_downgrade", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = leases.lock("k").shared().acquire().await.unwrap();
+        guard.upgrade().await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        assert!(timeout(WHILE, guard.downgrade()).await.is_err(), "the store waits for the transaction");
+        let mut reader = Box::pin(leases.lock("k").shared().acquire());
+        assert!(timeout(WHILE, &mut reader).await.is_err(), "it would read what the transaction is about to change");
+        note(&transaction, &place, "late").await.unwrap();
+        transaction.commit().await.unwrap();
+        let reader = timeout(PATIENCE, reader).await.unwrap().unwrap();
+        assert!(reader.is_valid() && noted(&place).await == ["late"]);
+    });
+}
+
 /// Its check reaches the server when the next guard has the lease.
 #[test]
 fn a_fence_that_arrives_after_its_guard_ended_is_refused() {

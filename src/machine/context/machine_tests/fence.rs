@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, named, said};
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Body, Config, Event, Input, Key, LostReason, Machine, Operation, Options, Outcome,
-    Output, Records, Reply, RequestId, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Ticket, Token, Turn,
-    TurnId, Way,
+    Acquire, Action, Batch, Beat, Body, Config, Event, Input, Key, LostReason, Machine, Mode, Operation, Options,
+    Outcome, Output, Records, Reply, RequestId, SessionId, SessionStep, Slot, StoreClock, StoreId, StoreNow, Ticket,
+    Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -320,4 +320,60 @@ fn s_what_an_earlier_lease_has_fenced_does_not_count_for_the_next_one() {
     script.acquire(3, true);
     script.input(Input::Release { turn: TurnId(2), slot });
     assert!(!super::is_granted(&script.outputs), "the end of the old one is not the end of the new one");
+}
+
+/// A script whose lease was upgraded, and the slot of its guard.
+fn upgraded() -> (Script, Slot) {
+    let mut script = Script::new();
+    let slot = script.shares();
+    upgrade(&mut script, &slot, 128);
+    (script, slot)
+}
+
+fn upgrade(script: &mut Script, slot: &Slot, token: u64) {
+    script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: slot.clone() });
+    script.answer([granted(token)]);
+}
+
+fn fence(script: &mut Script, slot: &Slot) -> Ticket {
+    let now = script.now();
+    let ticket = script.machine.ticket(TurnId(1), slot, false, now).expect("it holds the lease");
+    script.machine.begin_fence(slot, &ticket);
+    ticket
+}
+
+/// The store downgrades the lease after the transaction, or the transaction is refused.
+#[test]
+fn s_a_reader_is_let_in_when_the_store_has_downgraded_what_may_be_fenced() {
+    for is_open in [true, false] {
+        let (mut script, slot) = upgraded();
+        let ticket = fence(&mut script, &slot);
+        if !is_open {
+            script.machine.end_fence(&slot, &ticket);
+        }
+        script.input(Input::Downgrade { query: TurnId(11), turn: TurnId(1), slot });
+        let (downgrade, _) = script.sent();
+        let reader = Turn { mode: Mode::Shared, ..Turn::new(TurnId(2), named("k")) };
+        let told = script.ask_for(reader);
+        assert_eq!(super::is_granted(&told), !is_open, "before the store has answered: {told:?}");
+        let told = script.reply(downgrade, [Outcome::Downgraded]);
+        assert_eq!(super::is_granted(told), is_open, "{told:?}");
+    }
+}
+
+#[test]
+fn s_a_transaction_that_was_reported_two_upgrades_later_does_not_count_as_open() {
+    for names in 1..=2 {
+        let mut script = Script::new();
+        let slot = script.shares();
+        let ticket = fence(&mut script, &slot);
+        for upgrades in 0..names {
+            assert!(script.machine.cohorts.held(&slot).unwrap().may_be_fenced());
+            upgrade(&mut script, &slot, 128 + 64 * upgrades);
+            script.input(Input::Downgrade { query: TurnId(11), turn: TurnId(1), slot: slot.clone() });
+            script.answer([Outcome::Downgraded]);
+        }
+        script.machine.end_fence(&slot, &ticket);
+        assert!(!script.machine.cohorts.held(&slot).unwrap().may_be_fenced(), "after {names} upgrades");
+    }
 }
