@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::{
     Scratch, connect,
     contract::client,
-    fence::{self, Written},
+    fence,
     killed::{self, Count},
     prefix, server, start,
 };
@@ -28,9 +28,16 @@ pub(crate) fn count(address: &str, prefix: &str) {
             let told = format!("{} {step}", guard.token().as_u64());
             let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
             let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
-            match fence::put(guard, &store, &mut etcd, writes).await {
-                Written::Yes => Ok(()),
-                Written::No(why) => Err(why),
+            loop {
+                // Stopped and killed between the check and the write, too.
+                let fence = guard.fence(&*store).await?;
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                let txn = etcd_client::Txn::new().when(fence::compares(&fence)).and_then(writes.clone());
+                let has_written = etcd.txn(txn).await.unwrap().succeeded();
+                fence.answered();
+                if has_written {
+                    return Ok(());
+                }
             }
         })
         .await;
