@@ -121,6 +121,21 @@ fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
     assert_eq!(typist.ends(), 0);
 }
 
+/// As if leasehold was updated while the outer one runs.
+#[test]
+fn the_command_of_a_leasehold_of_another_file_inside_one_has_the_terminal() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.0.join("other")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_leasehold"), scratch.0.join("other/leasehold")).unwrap();
+    fs::write(scratch.0.join("command"), "read line < /dev/tty; echo got $line\n").unwrap();
+    let script = "exec bash -c 'set -m; leasehold run k -- other/leasehold run j -- sh command | cat; echo over'";
+    let Some(mut typist) = Typist::sit_down_at_bash(&scratch, script) else { return };
+    typist.types("hello\n");
+    typist.sees("got hello");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
 /// leasehold is stopped, and its shell runs another job in the foreground. That job continues leasehold, as if the user had typed `bg` and
 /// started an editor. Then the command asks for the terminal.
 fn another_job_keeps_the_terminal(job: &str) {

@@ -1,8 +1,8 @@
 //! Processes count together, and are killed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use etcd_client::{GetOptions, TxnOp};
+use etcd_client::{GetOptions, Txn, TxnOp};
 use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
 
@@ -29,10 +29,10 @@ pub(crate) fn count(address: &str, prefix: &str) {
             let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
             let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
             loop {
-                // Stopped and killed between the check and the write, too.
+                // It is stopped and killed between the check and the write, too.
                 let fence = guard.fence(&*store).await?;
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                let txn = etcd_client::Txn::new().when(fence::compares(&fence)).and_then(writes.clone());
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let txn = Txn::new().when(fence::compares(&fence)).and_then(writes.clone());
                 let has_written = etcd.txn(txn).await.unwrap().succeeded();
                 fence.answered();
                 if has_written {

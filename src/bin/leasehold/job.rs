@@ -69,10 +69,18 @@ fn starters() -> impl Iterator<Item = (Pid, Pid)> {
     })
 }
 
-/// Whether the given process runs the same program as this one. If the system does not tell, the answer is no.
+/// Whether the given process runs a program of the same name as this one, perhaps another version in another place, or one that was replaced
+/// since. If the system does not tell, the answer is no.
 fn is_leasehold(process: Pid) -> bool {
-    let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
     program(&process.to_string()).is_some_and(|its| program("self") == Some(its))
+}
+
+/// The name of the program that a process runs.
+fn program(process: &str) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{process}/exe")).ok()?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    // The system says so of a file that was deleted or replaced.
+    Some(name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned))
 }
 
 /// The closest ancestor in another process group.
