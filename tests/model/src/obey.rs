@@ -118,8 +118,11 @@ impl World {
             guard.grant = grant;
             guard.mode == Mode::Exclusive
         });
-        let overtaken =
-            |write: &&mut Write| alone && (write.who, Some(write.grant)) == (who, grant) && write.turn != turn;
+        let overtaken = |write: &&mut Write| {
+            (alone || write.mode == Mode::Exclusive)
+                && (write.who, Some(write.grant)) == (who, grant)
+                && write.turn != turn
+        };
         state.writes.iter_mut().filter(overtaken).for_each(|write| write.overtaken = true);
     }
 }

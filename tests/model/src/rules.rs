@@ -12,7 +12,7 @@ pub enum Rule {
     /// No two guards ever have the same token.
     GuardTokensDiffer,
     /// A fenced effect commits only if no conflicting grant was committed after its own, and no later guard of its context has held the
-    /// grant alone.
+    /// grant, unless both share it.
     EffectsInOrder,
     /// A check, release, withdrawal or end of what is no longer there changes nothing of others.
     StaleIsHarmless,

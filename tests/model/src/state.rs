@@ -1,6 +1,6 @@
 //! The world: contexts, one store, and everything that is on its way.
 
-use leasehold::machine::{Batch, Message, Parcel, Reply, SessionId, Ticket};
+use leasehold::machine::{Batch, Message, Mode, Parcel, Reply, SessionId, Ticket};
 
 use crate::{
     budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port,
@@ -76,7 +76,9 @@ pub struct Write {
     pub ticket: Ticket,
     /// Whether the fence has been asked already, by a broken store.
     pub let_through: bool,
-    /// Whether a later guard of the same context has held that grant alone.
+    /// How the guard held the grant then.
+    pub mode: Mode,
+    /// Whether a later guard of the same context has held that grant, and either of the two alone.
     pub overtaken: bool,
 }
 

@@ -111,6 +111,7 @@ impl World {
             Deed::Detach => self.detach(state, who, ticket),
             Deed::Write => {
                 let Some(grant) = guard.grant else { return };
+                let mode = guard.mode;
                 let (own_ms, wall_ms) = state.clocks(who);
                 let machine = &mut state.contexts[who].change().machine;
                 let is_told = self.configuration.flaw != Some(Flaw::FenceUntold);
@@ -119,9 +120,9 @@ impl World {
                 };
                 spend(&mut state.budget.writes);
                 let early = self.configuration.flaw == Some(Flaw::FenceApart);
-                let let_through = early && state.ledger.lets_through(grant);
+                let let_through = early && state.ledger.lets_through(grant, mode);
                 let at = state.writes.partition_point(|write| (write.who, write.turn) <= (who, turn));
-                state.writes.insert(at, Write { who, turn, grant, ticket, let_through, overtaken: false });
+                state.writes.insert(at, Write { who, turn, grant, ticket, let_through, mode, overtaken: false });
             }
         }
     }
@@ -262,7 +263,7 @@ impl World {
     fn commit(&self, state: &mut State, at: usize) {
         let write = state.writes.remove(at);
         let early = self.configuration.flaw == Some(Flaw::FenceApart);
-        let accepted = if early { write.let_through } else { state.ledger.lets_through(write.grant) };
+        let accepted = if early { write.let_through } else { state.ledger.lets_through(write.grant, write.mode) };
         if accepted {
             let mut broken = state.broken;
             state.ledger.change().effect(write.grant, &mut broken);

@@ -59,6 +59,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/record/transition.rs", ".or_else(|| self.own_grant(upgrade?))", "")],
     ),
     Mutant::new(
+        "I5",
+        "after a freeze, work goes on while its lease is in doubt",
+        Scenario("loss::l6_after_a_freeze"),
+        &[edit("src/client/run.rs", "if guard.is_overdue() {", "if false && guard.is_overdue() {")],
+    ),
+    Mutant::new(
+        "I6",
+        "a release that finds another store does not say so",
+        Scenario("leading::who_releases"),
+        &[edit(
+            "src/machine/context/reply.rs",
+            "                && is_other_store\n",
+            "                && is_other_store && false\n",
+        )],
+    ),
+    Mutant::new(
         "I6",
         "a release that finds its lease stolen does not say so",
         Scenario("hold::a_release_that_finds"),

@@ -86,16 +86,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule s",
         "a lease is passed on although a transaction that its guard has fenced may be open",
         Rule("fence::s_a_lease_is_not_passed_on"),
-        &[edit("src/machine/context/hold.rs", " && held.open_fences == 0;", ";")],
+        &[edit("src/machine/context/hold.rs", " && !held.may_be_fenced();", ";")],
     ),
     Mutant::new(
         "rule s",
         "the end of a fence of an earlier lease counts for the present one",
         Rule("fence::s_what_an_earlier_lease"),
+        &[edit("src/machine/context/cohort.rs", "if (self.grant, self.request) == grant {", "if grant.1.0 > 0 {")],
+    ),
+    Mutant::new(
+        "rule s",
+        "a downgrade lets a reader in before what may be fenced is over",
+        Rule("fence::s_a_reader_is_let_in"),
         &[edit(
-            "src/machine/context/fence.rs",
-            "held.filter(|held| (held.grant, held.request) == name || held.formerly == Some(name))",
-            "held.filter(|held| held.request.0 > 0 || held.formerly == Some(name))",
+            "src/machine/context/hold.rs",
+            "held.admits(turn) && !weakens;",
+            "held.admits(turn) && (!weakens || true);",
+        )],
+    ),
+    Mutant::new(
+        "rule s",
+        "what a grant that was upgraded twice has fenced counts as open for ever",
+        Rule("fence::s_a_transaction_that_was_reported"),
+        &[edit(
+            "src/machine/context/cohort.rs",
+            "self.open_fences = [0, self.open_fences[0]];",
+            "self.open_fences[1] += core::mem::take(&mut self.open_fences[0]);",
         )],
     ),
     Mutant::new(
