@@ -39,10 +39,10 @@ async fn work(leases: &LeaseManager, url: &str) -> Result<(), Box<dyn Error>> {
 
 async fn report(lease: &LeaseGuard, url: &str) -> Result<(), Box<dyn Error>> {
     let text = collect().await;
-    // Without a parameter, as in "?prefix=reports".
+    // Cuts off the parameters, such as "?prefix=reports".
     let place = url.split('?').next().unwrap_or(url);
     match place.strip_prefix("sqlite:") {
-        Some(path) => save(lease, path, &text)?,
+        Some(path) => save(lease, path.strip_prefix("//").unwrap_or(path), &text)?,
         None => println!("{text} (token {})", lease.token()),
     }
     Ok(())

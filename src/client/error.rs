@@ -152,8 +152,8 @@ impl fmt::Display for AcquireError {
                         "a guard of this manager held",
                         "; if this task has it, release it first, or share it",
                     ),
-                    // The constant keeps the words out of the npm package.
-                    (_, true) => ("others held", if DROPS_TASKS { "; wait for longer, or see by `status` who holds it" } else { "" }),
+                    // The npm package leaves these words out, for its size.
+                    (_, true) => ("others held", if DROPS_TASKS { "; raise the time-out, or ask `LeaseManager::status` who holds it" } else { "" }),
                     _ => ("the store did not say who held", "; an open transaction may block it, or this manager was suspended"),
                 };
                 write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))

@@ -90,8 +90,8 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
     Ok(Ran { value, lost })
 }
 
-/// Polls the work, and drops it when the lease is lost or has been in doubt for too long. After a freeze, the work rests until the store has
-/// answered, because another context may hold the lease by then.
+/// Polls the work, and drops it when the lease is lost or has been in doubt for too long. After a freeze, the work is not polled before the
+/// store has confirmed the lease, because another context may hold the lease by then.
 pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
     guard.end_work_with_lease();
     let (mut end, mut work) = (pin!(end(guard)), pin!(work));

@@ -185,7 +185,7 @@ impl Driver {
         self.core().machine.longest_doubt()
     }
 
-    /// Whether work may no longer go on, because its lease has been in doubt for [that long](Self::longest_doubt).
+    /// Whether the leases have been in doubt for at least [`longest_doubt`](Self::longest_doubt), so that work under them must stop.
     pub(crate) fn is_overdue(&self) -> bool {
         let now = self.executor.now();
         self.core().machine.is_overdue(now.monotonic)

@@ -121,9 +121,9 @@ fn a_command_that_had_the_terminal_gets_it_again_from_an_outer_leasehold() {
     assert_eq!(typist.ends(), 0);
 }
 
-/// As if leasehold was updated while the outer one runs.
+/// As if leasehold had been updated while the outer one runs.
 #[test]
-fn the_command_of_a_leasehold_of_another_file_inside_one_has_the_terminal() {
+fn the_command_of_a_nested_leasehold_from_another_path_has_the_terminal() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.0.join("other")).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_leasehold"), scratch.0.join("other/leasehold")).unwrap();

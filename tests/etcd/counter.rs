@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{GetOptions, Txn, TxnOp};
+use etcd_client::{GetOptions, TxnOp};
 use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
 
@@ -28,17 +28,8 @@ pub(crate) fn count(address: &str, prefix: &str) {
             let told = format!("{} {step}", guard.token().as_u64());
             let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
             let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
-            loop {
-                // It is stopped and killed between the check and the write, too.
-                let fence = guard.fence(&*store).await?;
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                let txn = Txn::new().when(fence::compares(&fence)).and_then(writes.clone());
-                let has_written = etcd.txn(txn).await.unwrap().succeeded();
-                fence.answered();
-                if has_written {
-                    return Ok(());
-                }
-            }
+            // The process is stopped and killed between the check and the write, too.
+            fence::put(guard, &store, &mut etcd, writes, Duration::from_millis(10)).await
         })
         .await;
     });

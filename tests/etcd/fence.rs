@@ -18,36 +18,28 @@ const SHORT: Duration = Duration::from_secs(2);
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
 
-/// What came of a fenced write.
-#[derive(Debug)]
-pub(crate) enum Written {
-    Yes,
-    No(FenceError),
-}
-
 pub(crate) fn compares(fence: &EtcdFence) -> Vec<Compare> {
     let all = fence.compares().iter();
     all.map(|compare| Compare::value(compare.key.clone(), CompareOp::Equal, compare.value.clone())).collect()
 }
 
-/// As the documents tell users to do.
+/// As the documents tell users to do, with a pause between the check and the write.
 pub(crate) async fn put(
     guard: &LeaseGuard,
     store: &EtcdStore,
     etcd: &mut Client,
     writes: impl Into<Vec<TxnOp>>,
-) -> Written {
+    pause: Duration,
+) -> Result<(), FenceError> {
     let writes = writes.into();
     loop {
-        let fence = match guard.fence(store).await {
-            Ok(fence) => fence,
-            Err(why) => return Written::No(why),
-        };
+        let fence = guard.fence(store).await?;
+        tokio::time::sleep(pause).await;
         let has_written =
             etcd.txn(Txn::new().when(compares(&fence)).and_then(writes.clone())).await.unwrap().succeeded();
         fence.answered();
         if has_written {
-            return Written::Yes;
+            return Ok(());
         }
     }
 }
@@ -71,10 +63,8 @@ fn a_current_lease_lets_the_transaction_write_and_an_overtaken_one_does_not() {
         let (store, leases) = deaf(&address, "overtaken").await;
         let mut etcd = client(&address).await;
         let guard = leases.lock("k").acquire().await.unwrap();
-        assert!(matches!(
-            put(&guard, &store, &mut etcd, [TxnOp::put("overtaken-note", "milk", None)]).await,
-            Written::Yes
-        ));
+        let milk = [TxnOp::put("overtaken-note", "milk", None)];
+        put(&guard, &store, &mut etcd, milk, Duration::ZERO).await.unwrap();
         let early = guard.fence(&*store).await.unwrap();
 
         let other = manager(&address, "overtaken").await.lease(LONG).build().unwrap();
@@ -109,8 +99,8 @@ fn a_transaction_that_arrives_after_its_guard_ended_writes_nothing() {
             drop(guard);
             let next = next.await.unwrap();
             assert_eq!(leases.stats().transactions == before, is_answered, "it is passed on without the store");
-            let note = put(&next, &store, &mut etcd, [TxnOp::put("ended-note", "next", None)]).await;
-            assert!(matches!(note, Written::Yes));
+            let note = [TxnOp::put("ended-note", "next", None)];
+            put(&next, &store, &mut etcd, note, Duration::ZERO).await.unwrap();
             if !is_answered {
                 assert!(!etcd.txn(late).await.unwrap().succeeded(), "it writes over what the next guard wrote");
             }
@@ -138,7 +128,7 @@ fn a_transaction_that_a_new_waiter_failed_is_tried_again() {
         let write = || TxnOp::put("enqueued-note", "milk", None);
         let late = Txn::new().when(compares(&fence)).and_then([write()]);
         assert!(!etcd.txn(late).await.unwrap().succeeded(), "the record is another one now");
-        assert!(matches!(put(&guard, &store, &mut etcd, [write()]).await, Written::Yes));
+        put(&guard, &store, &mut etcd, [write()], Duration::ZERO).await.unwrap();
     });
 }
 

@@ -353,8 +353,8 @@ test("the wasm of another program or build is refused, and another try is free",
     await (await LeaseManager.open("app", { store: "memory" })).close();
     console.log("loaded");`;
   const [empty, other, ...rest] = run(script).split("\n");
-  assert.match(empty, /^InitFailed .* 8 bytes: Error: another build; reload an old page; serve this version's leasehold_bg\.wasm/);
-  assert.match(other, /^InitFailed .* bytes: Error: another build; reload an old page; serve this version's leasehold_bg\.wasm/);
+  assert.match(empty, /^InitFailed .* 8 bytes: Error: another build; reload a page older than the wasm, or serve this version's leasehold_bg\.wasm/);
+  assert.match(other, /^InitFailed .* bytes: Error: another build; reload a page older than the wasm, or serve this version's leasehold_bg\.wasm/);
   assert.deepEqual(rest, ["loaded"]);
 });
 

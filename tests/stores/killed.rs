@@ -107,7 +107,7 @@ pub(crate) fn at_random(processes: usize, start: impl Fn() -> Other) -> Told {
             told.hear(&others[turn].hear_within(BUSY).unwrap_or_else(|| panic!("it does not get on: {told:?}")));
             let going_on = (turn + 1) % processes;
             let stopped = (0..processes).filter(|number| *number != going_on).map(|number| &others[number]);
-            // The stop finds it before its check, or between the check and the write.
+            // So the stop comes before a holder's check, or between the check and the write.
             thread::sleep(Duration::from_micros(RandomState::new().build_hasher().finish() % 30_000));
             Other::stop_together(stopped.clone());
             thread::sleep(STOP);

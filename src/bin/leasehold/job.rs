@@ -79,8 +79,8 @@ fn is_leasehold(process: Pid) -> bool {
 fn program(process: &str) -> Option<String> {
     let path = fs::read_link(format!("/proc/{process}/exe")).ok()?;
     let name = path.file_name()?.to_string_lossy().into_owned();
-    // The system says so of a file that was deleted or replaced.
-    Some(name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned))
+    // Linux adds this to the path of a program that was deleted or replaced.
+    Some(name.strip_suffix(" (deleted)").unwrap_or(&name).into())
 }
 
 /// The closest ancestor in another process group.

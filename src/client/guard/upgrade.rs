@@ -11,8 +11,8 @@ impl LeaseGuard {
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have released it, ahead of everybody in the
     /// queue. Meanwhile the lease stays shared. Then it gets a new, larger token. If the lease was requested with
     /// [`share_in_process`](crate::LeaseRequest::share_in_process), later shared requests of this manager that also set it join the lease
-    /// even after the upgrade. If the lease was exclusive already, the upgrade asks only whether other guards have it: a fenced transaction
-    /// of a guard that shared it before may still be open.
+    /// even after the upgrade. If the lease is already exclusive, and no other guard of this manager has joined it, the call returns at once.
+    /// It does not wait for fenced transactions of guards that had joined it before.
     ///
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for ever. Release the

@@ -71,7 +71,7 @@ async function start(wasm, name) {
   let source;
   try {
     source = isUrl(wasm) ? await read(wasm) : wasm;
-    advice = "reload an old page; serve this version's leasehold_bg.wasm, and let the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src";
+    advice = "reload a page older than the wasm, or serve this version's leasehold_bg.wasm, and let the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src";
     if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
     // If WebAssembly is missing, this line fails before the glue looks at `Response`. That look would make Node.js load a wasm of its own,
     // and end because it cannot.

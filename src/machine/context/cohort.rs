@@ -333,7 +333,7 @@ impl Held {
         self.contended = granted.contended;
     }
 
-    /// The number of fenced transactions that may be open of the grant with this token and request.
+    /// How many transactions that this grant has fenced may still be open.
     pub(super) fn fences_of(&mut self, grant: (Token, RequestId)) -> Option<&mut u32> {
         let [current, former] = &mut self.open_fences;
         if (self.grant, self.request) == grant {

@@ -61,7 +61,7 @@ impl Machine {
             if let Outcome::NotCurrent { last_token, .. } = &mut answer.outcome
                 && is_other_store
             {
-                // No grant is older than the store, however large the tokens are with which it began.
+                // Otherwise the loss would be told as an expiry: the new store may begin with larger tokens than that of the lost lease.
                 *last_token = Token::default();
             }
             if matches!(operation.action, Action::Inspect) {
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// If the store was wiped, nothing from before counts any more. Returns whether it was.
+    /// If the store was wiped, nothing from before counts any more. Returns whether the store was wiped.
     fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) -> bool {
         let is_other = self.store.replace(store).is_some_and(|known| known != store);
         if is_other && self.session.is_open() && !transaction.opens {

@@ -21,10 +21,6 @@ const PROBE: &str = "-leasehold-probe";
 /// Its length: more than SQLite adds to its files at once.
 const PROBED: usize = 65_536;
 
-/// Why a user who may write to the file cannot open it in a directory like `/tmp`.
-const PROTECTED: &str = "another user made the SQLite file or what SQLite keeps beside it, and Linux lets nobody else write to it in a \
-     directory that all users share, such as /tmp (fs.protected_regular); move the file to a directory that only its users share";
-
 /// A database and the files beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Beside {
@@ -103,20 +99,35 @@ pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
     }
 }
 
-/// Whether the directory of a file is one like `/tmp`, in which many users have files, and none may remove those of others. There Linux
-/// may refuse to open a file of another user, as SQLite opens it, to whoever may write to the file
+/// Whether Linux may refuse to open a file as SQLite opens it, even if its rights let this user write to it: in a directory like `/tmp`, in
+/// which many users have files, and none may remove those of others
 /// ([`fs.protected_regular`](https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-regular)).
-#[cfg(unix)]
-fn is_for_all(path: &Path) -> bool {
+#[cfg(target_os = "linux")]
+fn may_be_protected(file: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
 
-    let mode = path.parent().and_then(|directory| fs::metadata(directory).ok()).map_or(0, |metadata| metadata.mode());
-    mode & 0o1000 != 0 && mode & 0o022 != 0
+    let of = |path: &Path| fs::metadata(path).ok();
+    let (Some(directory), Some(file), Some(me)) = (file.parent().and_then(of), of(file), of(Path::new("/proc/self")))
+    else {
+        return false;
+    };
+    let is_for_all = directory.mode() & 0o1000 != 0 && directory.mode() & 0o022 != 0;
+    is_for_all && ![directory.uid(), me.uid()].contains(&file.uid())
 }
 
-#[cfg(not(unix))]
-fn is_for_all(_path: &Path) -> bool {
+#[cfg(not(target_os = "linux"))]
+fn may_be_protected(_file: &Path) -> bool {
     false
+}
+
+fn protected_by(file: &Path, error: &StoreError) -> StoreError {
+    let message = format!(
+        "{}; perhaps because another user made {}: in a directory like /tmp, Linux may let nobody else write to it (fs.protected_regular); \
+         move the database to a directory of its users",
+        error.message,
+        file.display()
+    );
+    StoreError { message, ..error.clone() }
 }
 
 /// Says which files beside the database keep this user from writing to it, if any do.
@@ -129,11 +140,9 @@ pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
     };
     let found: Vec<_> = [LOG, INDEX].into_iter().filter(|_| is_locked_out).filter(in_the_way).collect();
     if found.is_empty() {
-        return if is_locked_out && is_for_all(&path) {
-            StoreError { message: PROTECTED.into(), ..error }
-        } else {
-            error
-        };
+        let files = [path.clone(), beside(&path, LOG), beside(&path, INDEX)];
+        let protected = files.iter().filter(|_| is_locked_out).find(|file| may_be_protected(file));
+        return protected.map_or_else(|| error.clone(), |file| protected_by(file, &error));
     }
     let names: Vec<_> = found.iter().map(|end| beside(&path, end).display().to_string()).collect();
     let remedy = if Beside::of(&path).log.is_some_and(|(_, length)| length > 0) {
@@ -148,15 +157,15 @@ pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
     StoreError { message: sentence, ..error }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
 
     /// Whether the kernel refuses depends on a setting of the machine.
     #[test]
-    fn a_writable_file_that_cannot_be_written_in_a_directory_for_all_is_told_to_move() {
+    fn who_cannot_open_the_file_of_another_user_in_a_sticky_directory_is_told_to_move_it() {
         let directory = std::env::temp_dir().join(format!("leasehold-beside-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let path = directory.join("leases.db");
@@ -165,13 +174,13 @@ mod tests {
             fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
             blame(&path, StoreError::permanent(StoreErrorKind::Unsupported, "it cannot be written")).message
         };
-        let messages = [0o1777, 0o1755, 0o777].map(told);
+        let own = told(0o1777);
+        // Only root may give a file away.
+        let of_another = chown(&path, Some(65_534), None).is_ok().then(|| [0o1777, 0o1755, 0o777].map(told));
         fs::remove_dir_all(&directory).unwrap();
-        assert!(messages[0].contains("fs.protected_regular"), "{messages:?}");
-        assert_eq!(
-            messages[1..],
-            ["it cannot be written"; 2],
-            "nobody else makes files there, or anybody may remove them"
-        );
+        assert_eq!(own, "it cannot be written");
+        let Some([sticky, others @ ..]) = of_another else { return };
+        assert!(sticky.starts_with("it cannot be written; ") && sticky.contains("fs.protected_regular"), "{sticky}");
+        assert_eq!(others, ["it cannot be written"; 2], "nobody else makes files there, or anybody may remove them");
     }
 }

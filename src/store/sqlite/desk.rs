@@ -16,9 +16,9 @@ use super::{
 use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
 use crate::signal::{deliver, has_fallen};
 
-/// How often to check whether the file still exists, while there is no job.
+/// How often to check the file: whether it still exists, and has to grow.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
-/// How long there is no job before the first check.
+/// How long the thread is idle before its first check.
 const REST: Duration = Duration::from_millis(100);
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
@@ -34,7 +34,8 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
     };
     // Who only looks forgets nothing.
     let sweep = if looks { Sweep::Done } else { Sweep::default() };
-    let mut desk = Desk { file, tell_gone, rows, sweep, is_gone: false, directory: file.directory() };
+    let checked = clock();
+    let mut desk = Desk { file, tell_gone, rows, sweep, is_gone: false, directory: file.directory(), checked };
     while let Some(job) = desk.next(asked) {
         match job {
             Job::Transact { batch, now, deadline, answer } => answer.send(desk.transact(&batch, now, deadline)),
@@ -64,6 +65,8 @@ struct Desk<'a> {
     is_gone: bool,
     /// The directory of the signals.
     directory: PathBuf,
+    /// When the file was last checked.
+    checked: Instant,
 }
 
 impl Desk<'_> {
@@ -76,6 +79,9 @@ impl Desk<'_> {
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
+        if clock() >= self.checked + LOOK {
+            self.check_file();
+        }
         let mut pause = REST;
         loop {
             match asked.recv_timeout(pause) {
@@ -87,9 +93,10 @@ impl Desk<'_> {
         }
     }
 
-    /// What the thread does for the file while there is no job.
+    /// What the thread does for the file between jobs.
     fn check_file(&mut self) {
-        // A holder considers its lease valid until this thread looks. Whoever only looks changes nothing.
+        self.checked = clock();
+        // A holder considers its lease valid until this thread looks. A file that was opened only to look is not changed.
         if self.look().is_ok() && self.file.looks.is_none() {
             self.file.grow();
         }

@@ -136,13 +136,15 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<(PathBuf, Tables
         None
     };
     let elsewhere = || {
-        let opened = transaction.path().filter(|path| !path.is_empty()).unwrap_or("no file");
-        let kept = match reach {
-            Reach::Machine(directory) => file::kept_by(directory).unwrap_or(directory),
-            _ => "another kind of store",
+        let Reach::Machine(directory) = reach else {
+            return FenceError::Misuse(
+                "the lease is not kept in SQLite; fence a transaction of the store that keeps it".into(),
+            );
         };
+        let opened = transaction.path().filter(|path| !path.is_empty()).unwrap_or("memory");
         FenceError::Misuse(format!(
-            "the lease is kept in {kept}, and the transaction is in {opened}: open the file of the SqliteStore, or attach it"
+            "the lease is kept in {}, and the transaction is in {opened}: open the file of the SqliteStore, or attach it",
+            file::kept_by(directory).unwrap_or(directory)
         ))
     };
     found().unwrap_or_else(|| Err(elsewhere()))

@@ -205,7 +205,7 @@ impl LeaseFile {
         copied.unwrap_or(false)
     }
 
-    /// Copies the log into the file if the file is still shorter than the database, so that it takes the room that it needs while there is
+    /// Copies the log into the file if the file is still shorter than the database, so that the file takes its room while the disk still has
     /// some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either.
     pub(super) fn grow(&self) {
         let number = |pragma: &str| self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));

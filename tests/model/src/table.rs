@@ -190,10 +190,10 @@ fn readers(size: Size) -> Vec<Configuration> {
             .wants(&[&[Wait], &[Read]])
             .queued()
             .budget(pick(2, 4), |left| (left.downgrades, left.doubts, left.writes) = (1, 1, pick(1, 2))),
-        Configuration::new("a downgrade among two users of one context, and fenced writes")
+        Configuration::new("a downgrade between two users of one context, and fenced writes")
             .wants(&[&[Wait, Read], &[]])
             .budget(pick(2, 4), |left| (left.downgrades, left.writes) = (1, 2)),
-        Configuration::new("an upgrade and a downgrade among two users, and fenced writes")
+        Configuration::new("an upgrade and a downgrade between two users, and fenced writes")
             .wants(&[&[Read, Read], &[]])
             .budget(pick(1, 2), |left| (left.upgrades, left.downgrades, left.writes) = (1, 1, pick(1, 2))),
     ]

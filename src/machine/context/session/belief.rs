@@ -190,7 +190,7 @@ impl Machine {
         self.forget_watches();
     }
 
-    /// Whether the belief in this session's leases ended longer ago than work [may go on](Self::longest_doubt) in doubt.
+    /// Whether the leases have been in doubt for at least [`longest_doubt`](Self::longest_doubt), so that work under them must stop.
     pub(crate) fn is_overdue(&self, now: Monotonic) -> bool {
         self.session.is_open && now >= self.session.valid_until.plus(whole_ms(self.config.longest_doubt()))
     }

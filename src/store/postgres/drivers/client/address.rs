@@ -107,7 +107,7 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
         let remedy = if url.contains("prefix=") {
             prefix_remedy("PostgresStoreBuilder::prefix")
         } else if ["`signal", "`beacon"].iter().any(|option| said.contains(option)) {
-            "to choose signals, write ?signals= in a URL for store::from_url or the command line, or call \
+            "for no signals write ?signals=off, and for beacons ?signals=beacons, in a URL for store::from_url or the command line, or call \
              PostgresStoreBuilder::without_signals or with_beacons"
                 .into()
         } else if said.contains("sslmode") {
