@@ -49,9 +49,16 @@ impl LeaseGuard {
         Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
-    /// Whether the store has not confirmed the lease for so long that another context may hold it. A guard that was released is not overdue.
+    /// Whether another context may hold the lease, because the store has not confirmed it for long, or because it is lost. Not once the guard
+    /// was released.
     pub(crate) fn is_overdue(&self) -> bool {
-        self.driver.is_overdue() && matches!(self.fate.state().summary(), LeaseState::Held | LeaseState::Suspect)
+        // In this order: the loss may be noted while this waits for the driver, which then knows of no lease that is overdue.
+        let is_overdue = self.driver.is_overdue();
+        match self.fate.state().summary() {
+            LeaseState::Held | LeaseState::Suspect => is_overdue,
+            LeaseState::Lost(_) => true,
+            LeaseState::Released => false,
+        }
     }
 
     /// Notes that the end of this lease also ends the work under it.

@@ -462,6 +462,33 @@ fn on_a_full_disk_the_leases_of_many_new_keys_are_still_renewed() {
     });
 }
 
+/// What the application has written is in the log, and more than the disk has room for in the file.
+#[test]
+fn a_database_that_outgrows_its_disk_leaves_room_for_heartbeats() {
+    let Some(disk) = SmallDisk::mount("files::a_database_that_outgrows_its_disk_leaves_room_for_heartbeats") else {
+        return;
+    };
+    let scratch = &disk.0;
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(scratch).lease(Duration::from_secs(4)).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = connect(scratch);
+        database.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+        let transaction = database.transaction().unwrap();
+        for _ in 0..32 {
+            transaction.execute("INSERT INTO notes VALUES (?)", ["x".repeat(3_500)]).unwrap();
+        }
+        transaction.commit().unwrap();
+        drop(database);
+        // Longer than the thread of the store takes to check the file, and than the lease lasts without a heartbeat.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(9) {
+            assert!(guard.is_valid(), "{:?}", leases.stats());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
 /// A file system of 300 kB.
 pub(crate) struct SmallDisk(pub(crate) PathBuf);
 

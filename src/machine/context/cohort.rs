@@ -6,7 +6,7 @@ use super::{
     cohorts::Plan,
     detector::Ahead,
     id::RequestId,
-    input::{Turn, TurnId},
+    input::{Slot, Turn, TurnId},
     local_queue::Turns,
     mode::Mode,
     pending::Sent,
@@ -340,6 +340,11 @@ impl Held {
             return Some(current);
         }
         Some(former).filter(|_| self.formerly == Some(grant))
+    }
+
+    /// Whether it is exclusive now, or was before a downgrade.
+    pub(super) const fn was_exclusive(&self, slot: &Slot) -> bool {
+        matches!(slot.mode, Mode::Exclusive) || self.formerly.is_some()
     }
 
     /// Whether a fenced transaction of one of its users may be open.

@@ -70,7 +70,8 @@ impl Machine {
                 return self.lose(slot, LostReason::Stolen, now);
             }
             // What was fenced while the lease was exclusive comes before the store's downgrade, or is refused after it.
-            let weakens = held.may_be_fenced() && self.store_queue.carries(slot, is_downgrade);
+            let weakens =
+                held.was_exclusive(slot) && held.may_be_fenced() && self.store_queue.carries(slot, is_downgrade);
             let settled = held.upgrade.is_none() && held.admits(turn) && !weakens;
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
             let next = if may_use { Some(0) } else { turns.first_sharer() };

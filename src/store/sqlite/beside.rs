@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -16,10 +16,12 @@ use crate::machine::{StoreError, StoreErrorKind};
 const LOG: &str = "-wal";
 const INDEX: &str = "-shm";
 const JOURNAL: &str = "-journal";
-/// A file that exists for a moment, after a write has failed.
+/// A file that exists for a moment, after a write has failed, or before the database grows.
 const PROBE: &str = "-leasehold-probe";
 /// Its length: more than SQLite adds to its files at once.
 const PROBED: usize = 65_536;
+/// The rows of leases need less. Whatever an application writes beyond that, SQLite copies by itself.
+const MOST_GROWTH: usize = 1 << 20;
 
 /// A database and the files beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +90,26 @@ pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
     if error.kind == StoreErrorKind::Quota {
         return error;
     }
-    let probe = beside(path, PROBE);
-    // A process that was killed here may have left one.
-    drop(fs::remove_file(&probe));
-    let written = fs::File::create_new(&probe).and_then(|mut file| file.write_all(&[0; PROBED]));
-    drop(fs::remove_file(&probe));
-    match written {
+    match probe(path, PROBED) {
         Ok(()) => error,
         Err(said) => failure::explained(said.kind(), error),
     }
+}
+
+/// Whether the database may take that many bytes more on its disk, and its log still has room. What an application has written to the same
+/// database may be more than the disk holds: copying a part of that would only take the room of the log.
+pub(super) fn has_room(path: &Path, growth: u64) -> bool {
+    usize::try_from(growth).is_ok_and(|growth| growth <= MOST_GROWTH && probe(path, growth + PROBED).is_ok())
+}
+
+/// Writes this many bytes beside the database, and takes them away again.
+fn probe(path: &Path, length: usize) -> io::Result<()> {
+    let probe = beside(path, PROBE);
+    // A process that was killed here may have left one.
+    drop(fs::remove_file(&probe));
+    let written = fs::File::create_new(&probe).and_then(|mut file| file.write_all(&vec![0; length]));
+    drop(fs::remove_file(&probe));
+    written
 }
 
 /// Whether Linux may refuse to open a file as SQLite opens it, even if its rights let this user write to it: in a directory like `/tmp`, in

@@ -211,7 +211,8 @@ impl LeaseFile {
         let number = |pragma: &str| self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
         let needed = number("page_count").and_then(|pages| Ok(pages * number("page_size")?));
         let length = fs::metadata(&self.path).map_or(u64::MAX, |metadata| metadata.len());
-        if needed.is_ok_and(|needed| needed.unsigned_abs() > length) {
+        let growth = needed.map_or(0, |needed| needed.unsigned_abs().saturating_sub(length));
+        if growth > 0 && beside::has_room(&self.path, growth) {
             self.begin_log_again();
         }
     }

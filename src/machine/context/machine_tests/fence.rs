@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, named, said};
 use crate::machine::{
     Acquire, Action, Batch, Beat, Body, Config, Event, Input, Key, LostReason, Machine, Mode, Operation, Options,
-    Outcome, Output, Records, Reply, RequestId, SessionId, SessionStep, Slot, StoreClock, StoreId, StoreNow, Ticket,
-    Token, Turn, TurnId, Way,
+    Outcome, Output, Records, Reply, RequestId, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreErrorKind,
+    StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -359,6 +359,43 @@ fn s_a_reader_is_let_in_when_the_store_has_downgraded_what_may_be_fenced() {
         let told = script.reply(downgrade, [Outcome::Downgraded]);
         assert_eq!(super::is_granted(told), is_open, "{told:?}");
     }
+}
+
+/// Whatever comes of the downgrade, the reader does not wait for ever.
+#[test]
+fn s_a_reader_is_let_in_although_the_downgrade_of_what_may_be_fenced_failed() {
+    let refusals = [
+        StoreError::transient("busy"),
+        StoreError::unknown("no answer"),
+        StoreError::permanent(StoreErrorKind::Unsupported, "no"),
+    ];
+    for refusal in refusals {
+        let (mut script, slot) = upgraded();
+        fence(&mut script, &slot);
+        script.input(Input::Downgrade { query: TurnId(11), turn: TurnId(1), slot });
+        let (downgrade, _) = script.sent();
+        script.ask_for(Turn { mode: Mode::Shared, ..Turn::new(TurnId(2), named("k")) });
+        let mut told = script.result(downgrade, Err(refusal.clone()));
+        for _ in 0..100 {
+            if super::is_granted(&told) {
+                break;
+            }
+            let is_answered = script.is_sent();
+            told = if is_answered { script.answer([Outcome::Downgraded]).to_vec() } else { script.tick(100).to_vec() };
+        }
+        assert!(super::is_granted(&told), "after {refusal}: {told:?}");
+    }
+}
+
+/// A downgrade of a lease that was never exclusive changes nothing.
+#[test]
+fn s_a_downgrade_of_a_shared_lease_keeps_no_reader_out() {
+    let mut script = Script::new();
+    let slot = script.shares();
+    fence(&mut script, &slot);
+    script.input(Input::Downgrade { query: TurnId(11), turn: TurnId(1), slot });
+    let told = script.ask_for(Turn { mode: Mode::Shared, wait: false, ..Turn::new(TurnId(2), named("k")) });
+    assert!(super::is_granted(&told), "{told:?}");
 }
 
 #[test]
