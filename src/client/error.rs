@@ -143,6 +143,9 @@ impl From<InvalidOptions> for AcquireError {
     }
 }
 
+/// What to do if others hold a key for too long. The npm package leaves these words out, for its size.
+const ASK_WHO: &str = if DROPS_TASKS { "; raise the time-out, or ask `LeaseManager::status` who holds it" } else { "" };
+
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,8 +155,7 @@ impl fmt::Display for AcquireError {
                         "a guard of this manager held",
                         "; if this task has it, release it first, or share it",
                     ),
-                    // The npm package leaves these words out, for its size.
-                    (_, true) => ("others held", if DROPS_TASKS { "; raise the time-out, or ask `LeaseManager::status` who holds it" } else { "" }),
+                    (_, true) => ("others held", ASK_WHO),
                     _ => ("the store did not say who held", "; an open transaction may block it, or this manager was suspended"),
                 };
                 write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))
