@@ -327,7 +327,7 @@ fn who_releases_a_lease_of_a_wiped_store_is_told_that_it_was_wiped() {
         world.run(async {
             let leases = LeaseManager::builder(forgetful, world.sim.context()).linger(ms(0)).build().unwrap();
             let wipe = async |_: &LeaseGuard| {
-                world.sim.pass(ms(1)).await;
+                world.sim.pass(secs(1)).await;
                 *contents.lock().unwrap() = MemoryStore::with_clock(clock);
             };
             let ran = leases.lock("k").run(wipe).await.unwrap();

@@ -53,17 +53,11 @@ impl Machine {
         }
         self.failures_since_doubt = None;
         self.store_queue.note_taken(transaction.load());
-        let is_other_store = self.meet_store(transaction, reply.store, now);
+        self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);
         for (operation, answer) in transaction.operations.iter().zip(&mut reply.answers) {
             self.handle_promotions(answer, transaction.sent, now);
             self.handle_thefts(&operation.slot.key, answer, now);
-            if let Outcome::NotCurrent { last_token, .. } = &mut answer.outcome
-                && is_other_store
-            {
-                // Otherwise the loss would be told as an expiry: the new store may begin with larger tokens than that of the lost lease.
-                *last_token = Token::default();
-            }
             if matches!(operation.action, Action::Inspect) {
                 let seen = core::mem::replace(&mut answer.outcome, Outcome::Moved);
                 self.inspected(operation.turn, Ok(seen));
@@ -72,13 +66,12 @@ impl Machine {
         }
     }
 
-    /// If the store was wiped, nothing from before counts any more. Returns whether the store was wiped.
-    fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) -> bool {
-        let is_other = self.store.replace(store).is_some_and(|known| known != store);
-        if is_other && self.session.is_open() && !transaction.opens {
+    /// If the store was wiped, nothing from before counts any more.
+    fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) {
+        let known = self.store.replace(store);
+        if known.is_some_and(|known| known != store) && self.session.is_open() && !transaction.opens {
             self.lose_session_by(transaction.sent.transaction, LostReason::StoreCleared, now);
         }
-        is_other
     }
 
     /// Tells other contexts that this transaction granted them a lease. A grant to this context is taken at once.

@@ -66,16 +66,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I6",
-        "a release that finds another store does not say so",
-        Scenario("leading::who_releases"),
-        &[edit(
-            "src/machine/context/reply.rs",
-            "                && is_other_store\n",
-            "                && is_other_store && false\n",
-        )],
-    ),
-    Mutant::new(
-        "I6",
         "a release that finds its lease stolen does not say so",
         Scenario("hold::a_release_that_finds"),
         &[edit(
