@@ -18,7 +18,7 @@ use rusqlite::TransactionBehavior;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Other, Scratch, connect, file, files::SmallDisk, manager, say, skipped::leave_out, told, wall_clock::preloaded,
+    Other, Scratch, connect, file, full::SmallDisk, manager, say, skipped::leave_out, told, wall_clock::preloaded,
 };
 
 /// So long that no heartbeat comes in between.
@@ -129,7 +129,7 @@ fn opening_a_file_names_a_read_only_file_system() {
 fn opening_a_file_names_a_full_disk() {
     let Some(disk) = SmallDisk::mount("disks::opening_a_file_names_a_full_disk") else { return };
     Runtime::new().unwrap().block_on(SqliteStore::open(file(&disk.0)).unwrap().close());
-    fs::write(disk.0.join("ballast"), vec![0; 1 << 20]).expect_err("the disk is small");
+    disk.fill();
     for path in [file(&disk.0), disk.0.join("new.db")] {
         let error = SqliteStore::open(path).expect_err("there is no room for its log");
         assert!(error.message.contains("no room left on the disk"), "{error}");

@@ -3,7 +3,11 @@
 use std::{fs, mem::forget, path::Path, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
-use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
+use leasehold::{
+    FenceError, LeaseGuard, LeaseManager, LostReason,
+    executor::TokioExecutor,
+    store::{MemoryStore, SqliteStore},
+};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::{runtime::Runtime, time::timeout};
 
@@ -314,6 +318,19 @@ fn a_transaction_elsewhere_is_refused() {
         write(&transaction);
         transaction.commit().unwrap();
         assert_eq!(count(&database), 1);
+    });
+}
+
+#[test]
+fn a_lease_that_no_file_keeps_is_refused_as_such() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        let refused = guard.fence(&transaction).await.expect_err("the lease is kept in memory");
+        assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("not kept in SQLite")), "{refused}");
     });
 }
 

@@ -11,6 +11,7 @@ mod examples;
 mod fence;
 mod files;
 mod forks;
+mod full;
 #[path = "../histories/mod.rs"]
 mod histories;
 #[path = "../stores/clocks.rs"]
