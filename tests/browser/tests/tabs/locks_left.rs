@@ -9,16 +9,20 @@ use crate::{
     world::{SOON, World},
 };
 
-/// Holds the first name, and waits for the second in all modes.
+/// Holds the first name, and waits for the second in all modes. The tabs of an earlier round may still seem to hold both for a while: a
+/// closed tab without beacon is known to be gone when its lease expires.
 async fn hold_and_wait(tab: &Tab) -> anyhow::Result<()> {
     let begin = "spyOnPage();
         window.told = [];
-        leases.locks.request('held', () => new Promise((resolve) => (window.finish = resolve)))
-            .catch(({ code, name, reason, key }) => (window.lost = [code, name, reason, key]));
+        const begun = new Promise((begin) => {
+            leases.locks.request('held', () => new Promise((resolve) => begin(window.finish = resolve)))
+                .catch(({ code, name, reason, key }) => (window.lost = [code, name, reason, key]));
+        });
         for (const mode of ['shared', 'exclusive', 'shared']) {
             leases.locks.request('awaited', { mode }, (lock) => void told.push(lock.mode)).catch((error) => told.push(`${error}`));
         }
-        await leases.locks.query()";
+        await leases.locks.query();
+        await begun";
     tab.run(begin, Value::Null).await?;
     Ok(())
 }
@@ -29,8 +33,9 @@ const LOOK: &str = "const { held, pending } = await leases.locks.query();
 
 /// The other one holds the second name, and waits for the first.
 async fn take_the_other(tab: &Tab) -> anyhow::Result<()> {
-    let take = "leases.locks.request('awaited', () => new Promise((resolve) => (window.finish = resolve)));
-        await leases.locks.query()";
+    let take = "await new Promise((begin) => {
+            leases.locks.request('awaited', () => new Promise((resolve) => begin(window.finish = resolve)));
+        })";
     tab.run(take, Value::Null).await?;
     Ok(())
 }
