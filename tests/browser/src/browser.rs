@@ -166,6 +166,25 @@ impl Browser {
     }
 }
 
+impl Browser {
+    /// Closes all tabs but the blank one that it began with.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub async fn close_tabs(&self) -> anyhow::Result<()> {
+        let session = &self.session;
+        for handle in session.web_driver.windows().await? {
+            if handle != session.home {
+                let (driver, mut current) = session.at(&handle, "close it").await?;
+                *current = None;
+                driver.close_window().await?;
+            }
+        }
+        session.at(&session.home, "rest").await.map(drop)?;
+        Ok(())
+    }
+}
+
 impl Session {
     pub(crate) fn home(&self) -> &WindowHandle {
         &self.home

@@ -15,6 +15,8 @@ use std::{
 
 use anyhow::Context as _;
 
+use crate::port::free_port;
+
 /// A connection that a browser opened in advance and never used is given up after this.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -34,12 +36,12 @@ impl Server {
     /// ours know it.
     pub const INSECURE_HOST: &str = "leasehold.test";
 
-    /// On any free port.
+    /// On a free port that no server of this process had before: what a browser keeps belongs to an origin, and so to a port.
     ///
     /// # Errors
-    /// When loopback has no free port.
+    /// When another process takes the port at this moment.
     pub fn start() -> anyhow::Result<Self> {
-        Self::listen(0)
+        Self::listen(free_port())
     }
 
     /// On this port.

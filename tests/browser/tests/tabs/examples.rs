@@ -222,15 +222,34 @@ fn blocks<'a>(guide: &str, text: &'a str) -> anyhow::Result<Vec<Block<'a>>> {
     Ok(blocks)
 }
 
-#[cfg(test)]
-mod tests {
+/// What the examples are read by is tested without a browser.
+pub mod reading {
+    use libtest_mimic::Trial;
+
     use super::*;
+
+    pub fn trials() -> [Trial; 4] {
+        let trial = |name: &str, test: fn()| {
+            Trial::test(format!("examples::{name}"), move || {
+                test();
+                Ok(())
+            })
+        };
+        [
+            trial("what_is_printed_stands_right_behind", what_is_printed_stands_right_behind),
+            trial("a_block_may_have_a_name", a_block_may_have_a_name),
+            trial(
+                "a_comment_is_the_inside_of_a_function_unless_it_is_whole",
+                a_comment_is_the_inside_of_a_function_unless_it_is_whole,
+            ),
+            trial("nothing_is_skipped_unseen", nothing_is_skipped_unseen),
+        ]
+    }
 
     fn read_lines(lines: &[&str]) -> anyhow::Result<Vec<Example>> {
         read("docs/a-guide.md", &lines.join("\n"))
     }
 
-    #[test]
     fn what_is_printed_stands_right_behind() {
         let guide = [
             "```js", "first()", "```", "", "```text", "one", "two", "```", "```jsx", "second()", "```", "words",
@@ -241,7 +260,6 @@ mod tests {
         assert_eq!((&*second.code, &*second.prints, &*second.file), ("second()\n", "", "line-9.jsx"));
     }
 
-    #[test]
     fn a_block_may_have_a_name() {
         let named =
             read_lines(&["```js", "// tokens.js", "```", "```js", "// not a.name.js", "```"]).expect("it can be read");
@@ -249,7 +267,6 @@ mod tests {
         assert_eq!(files, ["tokens.js", "line-4.js"]);
     }
 
-    #[test]
     fn a_comment_is_the_inside_of_a_function_unless_it_is_whole() {
         let text = "/**\n * @example\n * ```js\n * if (lease) {\n *   use(lease);\n * }\n * ```\n */";
         let [example] = &read_comments("lease", text)[..] else { panic!("there is one") };
@@ -258,7 +275,6 @@ mod tests {
         assert!(read_comments("lease", &whole)[0].code.starts_with("import"), "{whole}");
     }
 
-    #[test]
     fn nothing_is_skipped_unseen() {
         for guide in [["```javascript", "```"], ["```", "```"], ["  ```js", "```"], ["```js", "never_ends()"]] {
             assert!(read_lines(&guide).is_err(), "{guide:?}");

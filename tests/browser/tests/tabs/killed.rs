@@ -13,6 +13,7 @@ fn silent() -> Value {
 
 /// The operating system ends the process, as it does when memory runs out.
 pub async fn a_killed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
+    let world = &world.with_a_browser_of_its_own().await?;
     let took = take_over(world, lasting(), Tab::kill).await?;
     world.tell("take-over from a killed tab", took);
     Ok(())
@@ -20,6 +21,7 @@ pub async fn a_killed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
 
 /// Nothing tells that it is gone but its silence.
 pub async fn a_killed_holder_without_beacon_is_replaced(world: &World) -> anyhow::Result<()> {
+    let world = &world.with_a_browser_of_its_own().await?;
     let took = take_over(world, silent(), Tab::kill).await?;
     world.tell("take-over of a lease of 3 s from a killed tab without beacon", took);
     Ok(())

@@ -1,6 +1,7 @@
 //! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, two at a time.
 
 mod bad_input;
+mod browsers;
 mod clocks;
 mod contexts;
 mod counting;
@@ -29,12 +30,15 @@ mod take_over;
 mod versions;
 mod world;
 
-macro_rules! tests {
-    ($engine:ident: $($part:ident::$scenario:ident,)*) => {$(
-        #[test]
-        fn $scenario() {
-            crate::world::run(leasehold_browser_tests::Engine::$engine, crate::$part::$scenario);
-        }
+use std::process::ExitCode;
+
+use leasehold_browser_tests::Engine;
+use libtest_mimic::{Arguments, Trial};
+
+macro_rules! trials {
+    ($trials:ident, $engine:ident: $($part:ident::$scenario:ident,)*) => {$(
+        let name = format!("{}::{}", Engine::$engine.name(), stringify!($scenario));
+        $trials.push(Trial::test(name, || browsers::run(Engine::$engine, $part::$scenario)));
     )*};
 }
 
@@ -45,16 +49,20 @@ macro_rules! in_the_browsers {
         chromium { $($one_part:ident::$one:ident,)* }
         firefox { $($fox_part:ident::$fox:ident,)* }
     ) => {
-        mod chromium {
-            tests! { Chromium: $($part::$scenario,)* $($two_part::$two,)* $($one_part::$one,)* }
-        }
-        mod firefox {
-            tests! { Firefox: $($part::$scenario,)* $($two_part::$two,)* $($fox_part::$fox,)* }
-        }
-        mod webkit {
-            tests! { WebKit: $($part::$scenario,)* }
+        fn scenarios() -> Vec<Trial> {
+            let mut trials = Vec::from(examples::reading::trials());
+            trials!(trials, Chromium: $($part::$scenario,)* $($two_part::$two,)* $($one_part::$one,)*);
+            trials!(trials, Firefox: $($part::$scenario,)* $($two_part::$two,)* $($fox_part::$fox,)*);
+            trials!(trials, WebKit: $($part::$scenario,)*);
+            trials
         }
     };
+}
+
+fn main() -> ExitCode {
+    let outcome = libtest_mimic::run(&Arguments::from_args(), scenarios());
+    browsers::end();
+    outcome.exit_code()
 }
 
 // Why some run in some browsers only stands in tests/README.md.

@@ -1,8 +1,8 @@
-//! What every scenario needs: a server, a fresh browser, tabs with the library in them.
+//! What every scenario needs: a server, a browser, tabs with the library in them.
 
 use std::{
     io::Write as _,
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -10,9 +10,7 @@ use anyhow::Context as _;
 pub use leasehold_browser_tests::now_ms;
 use leasehold_browser_tests::{Browser, Engine, Server, Shape, Tab};
 use serde_json::{Value, json};
-
-/// Ends a scenario that hangs. Each takes a few seconds.
-const LIMIT: Duration = Duration::from_secs(300);
+use tokio::runtime::Runtime;
 
 /// For what should happen at once. How fast it is, the benchmark tells; here no busy machine is too slow.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -36,31 +34,32 @@ pub fn brief() -> Value {
 /// How long a page hangs that is to lose a brief lease meanwhile. Where the machine was too slow for the first, the next.
 const HANGS_MS: [u64; 3] = [6_000, 20_000, 60_000];
 
-/// Browsers that run side by side: one alone leaves half of a small machine idle.
-const SIDE_BY_SIDE: usize = 2;
-
 pub struct World {
     pub engine: Engine,
     pub server: Server,
     pub browser: Browser,
 }
 
-/// Runs a scenario, beside another one at most; skips it, loudly, where the browser is missing.
-#[allow(dead_code, reason = "of the short suite")]
-pub fn run(engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    play(SIDE_BY_SIDE, LIMIT, engine, Browser::start, scenario);
-}
-
-/// The same, for one that takes longer, and is measured: no other one runs.
+/// Plays a scenario alone, in a browser of its own: it takes longer, and is measured.
 #[allow(dead_code, reason = "of the long suite")]
 pub fn run_for(limit: Duration, engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    play(1, limit, engine, Browser::start, scenario);
+    run_alone(limit, engine, Browser::start, scenario);
 }
 
 /// The same, with the timers of hidden pages as slow as a person's browser has them.
 #[allow(dead_code, reason = "of the long suite")]
 pub fn run_with_slow_timers(limit: Duration, engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    play(1, limit, engine, Browser::start_with_slow_timers, scenario);
+    run_alone(limit, engine, Browser::start_with_slow_timers, scenario);
+}
+
+fn run_alone(
+    limit: Duration,
+    engine: Engine,
+    start: impl AsyncFnOnce(Engine) -> anyhow::Result<Browser>,
+    scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+) {
+    let played = seated(1, engine, async || play(limit, engine, start(engine).await?, scenario).await);
+    played.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// One of those that play at the same time, until it is dropped.
@@ -85,31 +84,44 @@ impl Drop for Seat {
     }
 }
 
-fn play(
-    side_by_side: usize,
-    limit: Duration,
-    engine: Engine,
-    start: impl AsyncFnOnce(Engine) -> anyhow::Result<Browser>,
-    scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
-) {
-    let _seat = Seat::take(side_by_side);
+/// A browser talks to the runtime that it was started in, and may play scenarios of several threads.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("threads are to be had")
+});
+
+/// Plays it when fewer than so many play; skips it, loudly, where the browser is missing.
+pub fn seated(of: usize, engine: Engine, play: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let _seat = Seat::take(of);
     if !engine.is_here() {
-        return;
+        return Ok(());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let outcome = runtime.expect("threads are to be had").block_on(async {
-        let world = World { engine, server: Server::start()?, browser: start(engine).await? };
-        let outcome = tokio::time::timeout(limit, scenario(&world)).await;
-        outcome.with_context(|| format!("the scenario hangs; {}", world.browser.last_command()))?
-    });
-    if let Err(error) = outcome {
+    let played = RUNTIME.block_on(play());
+    if let Err(error) = &played {
         // The test runner prints this only at the end, which the log of a long run may cut off.
         let _ = writeln!(std::io::stderr(), "{}: FAILED: {error:#}", engine.name());
-        panic!("{error:#}");
     }
+    played
+}
+
+/// Plays a scenario in this browser, on a server of its own.
+pub async fn play(
+    limit: Duration,
+    engine: Engine,
+    browser: Browser,
+    scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let world = World { engine, server: Server::start()?, browser };
+    let outcome = tokio::time::timeout(limit, scenario(&world)).await;
+    outcome.with_context(|| format!("the scenario hangs; {}", world.browser.last_command()))?
 }
 
 impl World {
+    /// For scenarios that kill a process: a browser that has had many tabs may run both of a scenario in one.
+    pub async fn with_a_browser_of_its_own(&self) -> anyhow::Result<Self> {
+        Ok(Self { engine: self.engine, server: Server::start()?, browser: Browser::start(self.engine).await? })
+    }
+
     /// A tab whose page has opened a manager with these options.
     pub async fn tab(&self, options: Value) -> anyhow::Result<Tab> {
         self.tab_at("localhost", options).await
