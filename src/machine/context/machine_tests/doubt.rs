@@ -207,6 +207,20 @@ fn a_wiped_store_is_told_and_nothing_from_before_holds() {
 }
 
 #[test]
+fn who_releases_while_the_context_finds_out_that_the_store_was_wiped_is_told_so() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.signal(Body::Ended { holder: ME });
+    let (id, _) = script.sent();
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    let wiped = Reply { store: StoreId(10), robbed: None, ..said([]) };
+    let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
+    let told = Event::Released { turn: TurnId(1), result: Ok(Some(LostReason::StoreCleared)) };
+    assert!(outputs.contains(&Output::Event(told)), "{outputs:?}");
+}
+
+#[test]
 fn who_asks_a_wiped_store_asks_again_in_a_new_session_and_so_does_who_waited_in_the_old_one() {
     let mut script = Script::new();
     let request = script.queue(1, 100);

@@ -145,7 +145,7 @@ impl Machine {
     /// of a grant.
     // Protocol: docs/protocol.md#s10.
     pub(in super::super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
-        self.end_session_by(transaction, now);
+        self.end_session_by(transaction, reason, now);
         self.lose_all(reason, now);
     }
 
@@ -173,20 +173,20 @@ impl Machine {
 
     /// This transaction deletes the session's row, or found it missing. The id is not used again, even if the deletion fails.
     // Protocol: docs/protocol.md#s10.
-    pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
+    pub(in super::super) fn end_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
         self.session.end();
-        self.drop_all_of_session(now);
+        self.drop_all_of_session(reason, now);
         self.rest_after(transaction);
     }
 
     /// The leases that were to be released end with the session. Its row may remain, so the beacon is lowered.
     pub(in super::super) fn leave_session(&mut self, now: Monotonic) {
-        self.drop_all_of_session(now);
+        self.drop_all_of_session(LostReason::Expired, now);
         self.fall();
     }
 
-    pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
-        self.drop_operations_of_session(now);
+    pub(in super::super) fn drop_all_of_session(&mut self, reason: LostReason, now: Monotonic) {
+        self.drop_operations_of_session(reason, now);
         self.forget_watches();
     }
 

@@ -10,7 +10,7 @@ use super::super::{
     input::Slot,
     key::Key,
     last_writer::USED,
-    output::Command,
+    output::{Command, LostReason},
     pending::{PendingOperation, Sent, Transaction},
     record::{Acquire, Action, Batch, Operation, SessionStep, Way},
     sorted::HAS_MANY_KEYS,
@@ -100,7 +100,7 @@ impl Machine {
             Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
-            self.end_session_by(sent.transaction, now);
+            self.end_session_by(sent.transaction, LostReason::Expired, now);
         }
     }
 
@@ -192,13 +192,13 @@ impl Machine {
         }
     }
 
-    /// Drops the unsent operations of a session that has ended. Callers that wait for an answer are told that the lease was lost.
-    pub(in super::super) fn drop_operations_of_session(&mut self, now: Monotonic) {
+    /// Drops the unsent operations of a session that has ended. Callers that wait for an answer are told that the lease was lost, and why.
+    pub(in super::super) fn drop_operations_of_session(&mut self, reason: LostReason, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
             match (operation.turn, &operation.action) {
                 // The lease was lost with the session.
                 (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
-                _ => self.answer_for_ended_session(&operation, now),
+                _ => self.answer_for_ended_session(&operation, reason, now),
             }
         }
     }

@@ -88,6 +88,7 @@ in_the_browsers! {
         storage::cleared_site_data_is_told_and_tokens_grow,
         storage::old_and_new_pages_take_turns_after_site_data_is_cleared,
         storage::a_deleted_database_is_told_and_tokens_grow,
+        storage::who_releases_just_after_the_database_was_deleted_is_told,
         storage::a_closed_connection_is_opened_again_unseen,
         storage::a_newer_database_is_made_way_for,
         storage::a_blocked_database_does_not_open_for_ever,

@@ -65,6 +65,26 @@ pub async fn a_deleted_database_is_told_and_tokens_grow(world: &World) -> anyhow
     larger_token(&other, token).await.map(drop)
 }
 
+/// Whoever releases while the library finds out that the database was deleted hears of it, as somebody who keeps the lease does.
+pub async fn who_releases_just_after_the_database_was_deleted_is_told(world: &World) -> anyhow::Result<()> {
+    let tab = world.tab(lasting()).await?;
+    let release = "const told = [];
+        for (let ms = 0; ms < 12; ms++) {
+            const lease = await leases.acquire('notes');
+            await new Promise((resolve, reject) => {
+                const request = indexedDB.deleteDatabase('leasehold:tests');
+                Object.assign(request, { onsuccess: resolve, onerror: () => reject(request.error) });
+            });
+            if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+            const outcome = await lease.release();
+            told.push(outcome === 'lost' ? await lease.lost : outcome);
+        }
+        return told";
+    let told = tab.run(release, Value::Null).await?;
+    ensure!(told == json!(vec!["StoreCleared"; 12]), "who releases after a deletion is told {told}");
+    Ok(())
+}
+
 /// A connection that the browser closed is none of the user's business.
 pub async fn a_closed_connection_is_opened_again_unseen(world: &World) -> anyhow::Result<()> {
     let (tab, other) = (world.tab(json!({ "lingerMs": 0 })).await?, world.bare_tab().await?);

@@ -2,7 +2,7 @@
 
 use crate::{
     Mutant,
-    Suite::{Histories, Properties, Store},
+    Suite::{Histories, Properties, Rule, Store},
     edit,
 };
 
@@ -258,5 +258,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "one record spends the tokens of all keys",
         Store("sweep_tests::a_record_at_the_end"),
         &[edit("src/machine/record/records.rs", "!is_used && !record.last_token.is_near_the_end()", "!is_used")],
+    ),
+    Mutant::new(
+        "S16",
+        "a release that waits while its context finds the store wiped is told an expiry",
+        Rule("doubt::who_releases_while_the_context_finds_out"),
+        &[edit(
+            "src/machine/context/lifecycle.rs",
+            "LostReason::StoreCleared => Some(reason),",
+            "LostReason::StoreCleared if false => Some(reason),",
+        )],
     ),
 ];
