@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::{GetOptions, TxnOp};
-use leasehold::{LeaseManager, executor::TokioExecutor};
+use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -20,8 +20,9 @@ pub(crate) fn count(address: &str, prefix: &str) {
         let store = Arc::new(connect(address, prefix).await);
         let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
         let leases = leases.lease(killed::LEASE).build().unwrap();
-        let (mut etcd, last) = (client(address).await, format!("{prefix}-last"));
-        killed::count(&leases, async |guard, step| {
+        let (etcd, last) = (client(address).await, format!("{prefix}-last"));
+        let write = async |guard: &LeaseGuard, step| {
+            let mut etcd = etcd.clone();
             // Read outside of the transaction: only the lease makes that safe.
             let found = etcd.get(last.as_str(), None).await.unwrap();
             let count: u64 = found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse().unwrap()) + 1;
@@ -30,8 +31,8 @@ pub(crate) fn count(address: &str, prefix: &str) {
             let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
             // The process is stopped and killed between the check and the write, too.
             fence::put(guard, &store, &mut etcd, writes, Duration::from_millis(10)).await
-        })
-        .await;
+        };
+        killed::count(&leases, (0..killed::TASKS).map(|_| &write)).await;
     });
 }
 

@@ -1,8 +1,9 @@
 //! Two processes count under one lease, and are killed again and again.
 
-use leasehold::{FenceError, LeaseManager, executor::TokioExecutor};
+use futures::future::join_all;
+use leasehold::{FenceError, LeaseGuard, LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
-use tokio_postgres::IsolationLevel;
+use tokio_postgres::{Client, IsolationLevel};
 
 use crate::{
     killed,
@@ -20,8 +21,8 @@ pub(crate) fn count(url: &str, prefix: &str) {
     Runtime::new().unwrap().block_on(async {
         let store = builder(&place, prefix.ends_with("beacons")).connect().await.unwrap();
         let leases = LeaseManager::builder(store, TokioExecutor::new()).lease(killed::LEASE).build().unwrap();
-        let mut user = place.client().await;
-        killed::count(&leases, async |guard, step| {
+        let users = join_all((0..killed::TASKS).map(|_| place.client())).await;
+        let write = async |user: &mut Client, guard: &LeaseGuard, step| {
             let mut transaction = user.transaction().await.unwrap();
             let fenced = guard.fence(&mut transaction).await?;
             let count = format!("SELECT n FROM {prefix}_count");
@@ -33,8 +34,10 @@ pub(crate) fn count(url: &str, prefix: &str) {
             transaction.commit().await.unwrap();
             fenced.committed();
             Ok::<_, FenceError>(())
-        })
-        .await;
+        };
+        let writes =
+            users.into_iter().map(|mut user| async move |guard: &LeaseGuard, step| write(&mut user, guard, step).await);
+        killed::count(&leases, writes).await;
     });
 }
 

@@ -1,5 +1,6 @@
 //! Processes count together, and are killed.
 
+use leasehold::LeaseGuard;
 use redis::Client;
 
 use crate::{context, killed, other::Other, shared};
@@ -12,16 +13,16 @@ redis.call('RPUSH', KEYS[2], ARGV[2])";
 pub(crate) async fn count(client: &Client, prefix: &str) {
     let (store, leases) = context(client, prefix).await;
     let leases = leases.lease(killed::LEASE).build().unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
     let [number, counts] = ["n", "counts"].map(|name| format!("{prefix}: {name}"));
-    killed::count(&leases, async |guard, step| {
-        let read: Option<u64> = redis::cmd("GET").arg(&number).query_async(&mut connection).await.unwrap();
+    let write = async |guard: &LeaseGuard, step| {
+        let read: Option<u64> = redis::cmd("GET").arg(&number).query_async(&mut connection.clone()).await.unwrap();
         let count = read.unwrap_or_default() + 1;
         let write = store.script(WRITE).key(number.as_str()).key(counts.as_str());
         guard.fence(write.arg(count).arg(format!("{count} {} {step}", guard.token().as_u64()))).await?.unwrap();
         Ok(())
-    })
-    .await;
+    };
+    killed::count(&leases, (0..killed::TASKS).map(|_| &write)).await;
 }
 
 #[test]

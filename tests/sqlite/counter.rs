@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use leasehold::LeaseGuard;
 use rusqlite::TransactionBehavior;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::yield_now};
 
 use crate::{
     Other, Scratch, connect,
@@ -14,18 +15,22 @@ use crate::{
 /// The other process: counts under a fence until it is killed.
 pub(crate) fn count(directory: &Path) {
     let leases = manager(directory).lease(killed::LEASE).build().unwrap();
-    let mut database = connect(directory);
-    Runtime::new().unwrap().block_on(killed::count(&leases, async |guard, step| {
-        // Read outside of the transaction: only the lease makes that safe.
-        let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
-        let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        let fenced = guard.fence(&transaction).await?;
-        let [token, step] = [guard.token().as_u64(), step].map(|number| i64::try_from(number).unwrap());
-        transaction.execute("INSERT INTO counts VALUES (?1, ?2, ?3)", [count + 1, token, step]).unwrap();
-        transaction.commit().unwrap();
-        fenced.committed();
-        Ok(())
-    }));
+    let writes = (0..killed::TASKS).map(|_| {
+        let mut database = connect(directory);
+        async move |guard: &LeaseGuard, step| {
+            // Read outside of the transaction: only the lease makes that safe.
+            let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
+            yield_now().await;
+            let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+            let fenced = guard.fence(&transaction).await?;
+            let [token, step] = [guard.token().as_u64(), step].map(|number| i64::try_from(number).unwrap());
+            transaction.execute("INSERT INTO counts VALUES (?1, ?2, ?3)", [count + 1, token, step]).unwrap();
+            transaction.commit().unwrap();
+            fenced.committed();
+            Ok(())
+        }
+    });
+    Runtime::new().unwrap().block_on(killed::count(&leases, writes));
 }
 
 #[test]

@@ -1,12 +1,18 @@
-//! Processes that count under a fence while one after the other is killed at random. Each store keeps the counts in its own way.
+//! Processes that count under a fence, each with several tasks of one manager, while one after the other is killed at random. Each store
+//! keeps the counts in its own way.
 
 use std::{
     collections::hash_map::RandomState,
+    future::poll_fn,
     hash::{BuildHasher, Hasher},
-    process, thread,
+    pin::pin,
+    process,
+    task::Poll,
+    thread,
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use leasehold::{FenceError, LeaseGuard, LeaseManager};
 use tokio::time::{sleep, timeout};
 
@@ -18,6 +24,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_secs(60);
 /// How long a holder works before each write: most are killed and stopped while they have the lease, but no lock of the store.
 const WORK: Duration = Duration::from_millis(10);
+/// The tasks of a process. If one is dropped during its write, another one of the same manager may be the next to have the lease.
+pub(crate) const TASKS: u64 = 3;
+/// A task may be dropped at each point where its write waits; no write waits more often.
+const WAITS: u64 = 8;
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;
 /// Three leases: by then, the key is granted to another context. Until it is, a holder that goes on may renew its lease.
@@ -26,36 +36,65 @@ const STOP: Duration = Duration::from_secs(3);
 const BETWEEN_STOPS: Duration = Duration::from_secs(10);
 
 const COUNTED: &str = "counted";
+const DROPPED: &str = "dropped";
 const LOST: &str = "lost: ";
 
-/// The other process: writes the next count again and again under each lease that it is granted, as fast as it can, until it is killed.
-pub(crate) async fn count(
-    leases: &LeaseManager,
-    mut write: impl AsyncFnMut(&LeaseGuard, u64) -> Result<(), FenceError>,
-) {
+fn below(limit: u64) -> u64 {
+    RandomState::new().build_hasher().finish() % limit
+}
+
+/// The other process: each of its tasks writes the next count again and again under each lease that it is granted, as fast as it can, until
+/// the process is killed.
+pub(crate) async fn count<Write>(leases: &LeaseManager, writes: impl IntoIterator<Item = Write>)
+where
+    Write: AsyncFnMut(&LeaseGuard, u64) -> Result<(), FenceError>,
+{
     // It does not outlive the first process, whatever that one died of.
     thread::spawn(|| {
         told().for_each(drop);
         process::exit(0);
     });
-    loop {
-        // On a busy machine the store may not answer for as long as such a short lease: then it asks anew.
-        let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else { continue };
-        for step in 0..3 {
-            sleep(WORK).await;
-            match write(&guard, step).await {
-                Ok(()) => say(COUNTED),
-                Err(FenceError::Lost { .. }) => {
-                    let told = timeout(BUSY, guard.lost()).await.expect("a holder whose lease is lost is told so");
-                    say(&format!("{LOST}{}", told.name()));
-                    break;
-                }
-                Err(FenceError::Store(_)) => break,
-                Err(why) => panic!("{why}"),
-            }
+    join_all(writes.into_iter().map(async |mut write| {
+        loop {
+            // On a busy machine the store may not answer for as long as such a short lease: then it asks anew.
+            let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else { continue };
+            take_turn(guard, &mut write).await;
         }
-        drop(guard.release().await);
+    }))
+    .await;
+}
+
+async fn take_turn(guard: LeaseGuard, write: &mut impl AsyncFnMut(&LeaseGuard, u64) -> Result<(), FenceError>) {
+    for step in 0..3 {
+        sleep(WORK).await;
+        let patience = if below(4) == 0 { below(WAITS) } else { u64::MAX };
+        match dropped_after(patience, write(&guard, step)).await {
+            Some(Ok(())) => say(COUNTED),
+            // The write goes on in the store, or never began; nobody waits until the lease is released, either.
+            None => return say(DROPPED),
+            Some(Err(FenceError::Lost { .. })) => {
+                let told = timeout(BUSY, guard.lost()).await.expect("a holder whose lease is lost is told so");
+                return say(&format!("{LOST}{}", told.name()));
+            }
+            Some(Err(FenceError::Store(_))) => break,
+            Some(Err(why)) => panic!("{why}"),
+        }
     }
+    drop(guard.release().await);
+}
+
+/// Drops the work when it has waited so often.
+async fn dropped_after<T>(mut waits: u64, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending if waits == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            waits -= 1;
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 /// How many were killed, and what they said.
@@ -64,16 +103,18 @@ pub(crate) struct Told {
     kills: usize,
     counts: usize,
     losses: usize,
+    drops: usize,
 }
 
 impl Told {
     const fn proves_enough(&self) -> bool {
-        self.kills > 10 && self.counts > 100 && self.losses > 0
+        self.kills > 10 && self.counts > 100 && self.losses > 0 && self.drops > 10
     }
 
     fn hear(&mut self, said: &str) {
         match said {
             COUNTED => self.counts += 1,
+            DROPPED => self.drops += 1,
             said if said.starts_with(LOST) => self.losses += 1,
             said => panic!("{said:?}"),
         }
@@ -108,14 +149,13 @@ pub(crate) fn at_random(processes: usize, start: impl Fn() -> Other) -> Told {
             let going_on = (turn + 1) % processes;
             let stopped = (0..processes).filter(|number| *number != going_on).map(|number| &others[number]);
             // So the stop comes before a holder's check, or between the check and the write.
-            thread::sleep(Duration::from_micros(RandomState::new().build_hasher().finish() % 30_000));
+            thread::sleep(Duration::from_micros(below(30_000)));
             Other::stop_together(stopped.clone());
             thread::sleep(STOP);
             stopped.for_each(Other::go_on);
             continue;
         }
-        let random = RandomState::new().build_hasher().finish();
-        thread::sleep(Duration::from_micros(random % LONGEST_PAUSE_US));
+        thread::sleep(Duration::from_micros(below(LONGEST_PAUSE_US)));
         told.kill(&mut others[turn]);
         others[turn] = start();
     }
