@@ -15,7 +15,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::{DROPS_TASKS, Shared, WeakShared};
-use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
+use crate::machine::{Input, LostReason, Mode, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -102,6 +102,8 @@ pub(crate) struct GuardFence {
     reach: Reach,
     fate: Shared<Fate>,
     ticket: Ticket,
+    /// The mode of the lease when the fence was asked for. Whoever fenced under an exclusive lease relies on being alone.
+    mode: Mode,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     now: StoreNow,
@@ -120,7 +122,8 @@ impl GuardFence {
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
-        Some(Self { driver, reach, fate, ticket, name, now, found, place, is_open })
+        let (_, mode) = fate.lease();
+        Some(Self { driver, reach, fate, ticket, mode, name, now, found, place, is_open })
     }
 
     /// From now on the transaction may be open.
@@ -189,6 +192,12 @@ impl Fence for GuardFence {
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
+            // The constant keeps this out of the npm package, where the check comes before the downgrade.
+            Ok(()) if DROPS_TASKS && self.mode == Mode::Exclusive && self.ticket.is_shared_in(records) => {
+                return Err(FenceError::Store(StoreError::transient(
+                    "the lease was downgraded after this fence began, so others may read meanwhile; upgrade it, and fence a new transaction",
+                )));
+            }
             Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.

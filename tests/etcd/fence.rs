@@ -56,6 +56,21 @@ pub(crate) async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseM
     (store, leases.build().unwrap())
 }
 
+/// What was fenced was to happen while nobody else reads.
+#[test]
+fn a_fence_of_an_exclusive_guard_is_refused_after_its_downgrade() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (store, leases) = deaf(&address, "downgraded").await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let late = guard.fence(&*store);
+        guard.downgrade().await.unwrap();
+        let refused = late.await.expect_err("others may read by now").to_string();
+        assert!(refused.contains("the lease was downgraded after this fence began"), "{refused}");
+        assert!(guard.fence(&*store).await.is_ok(), "as one that shares");
+    });
+}
+
 #[test]
 fn a_current_lease_lets_the_transaction_write_and_an_overtaken_one_does_not() {
     let Some(address) = server::shared() else { return };

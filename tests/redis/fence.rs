@@ -283,3 +283,18 @@ async fn a_script_runs_while_its_lease_is_being_upgraded() {
     upgrade.await.unwrap().unwrap();
     assert_eq!(number(&guard, add(&store, "upgrading: n", 3)).await, Ok(5));
 }
+
+/// The script was to run while nobody else reads.
+#[tokio::test]
+async fn a_script_of_an_exclusive_guard_does_not_run_after_its_downgrade() {
+    let Some(server) = shared() else { return };
+    let (store, leases) = context(&server.client(), "downgraded").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let late = number(&guard, add(&store, "downgraded: n", 1));
+    let fenced = guard.fence(add(&store, "downgraded: n", 2));
+    guard.downgrade().await.unwrap();
+    let refused = fenced.await.expect_err("others may read by now").to_string();
+    assert!(refused.contains("the lease was downgraded after this fence began"), "{refused}");
+    assert_eq!(late.await, Ok(1), "its fence began after the downgrade, as one that shares");
+}

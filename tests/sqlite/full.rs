@@ -1,12 +1,14 @@
 //! Full disks: what is told, and who keeps a lease.
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use leasehold::{LeaseGuard, LeaseManager, ReleaseOutcome};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
@@ -119,6 +121,46 @@ fn the_file_of_a_busy_store_grows_with_the_database() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("the file has not grown");
+    });
+}
+
+/// More than a megabyte at once, and less than what SQLite copies by itself.
+#[test]
+fn the_file_grows_with_the_rows_of_hundreds_of_keys() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        let request = |key| leases.lock(&format!("key {key}")).info("x".repeat(4_000)).acquire();
+        let guards = join_all((0..300).map(request)).await;
+        assert!(guards.iter().all(Result::is_ok));
+        let (database, begun) = (connect(&scratch.0), Instant::now());
+        while shortage(&database, &scratch.0) > 0 {
+            assert!(begun.elapsed() < BUSY, "the file lacks {} bytes", shortage(&database, &scratch.0));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
+/// An application may read for hours, and until then the log cannot be copied. Whether there is room is tried by writing a file beside the
+/// database, which changes the directory.
+#[test]
+fn while_somebody_reads_the_room_of_the_disk_is_seldom_tried() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let reader = connect(&scratch.0);
+        reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").unwrap();
+        let _guards = outgrow(&leases).await;
+        assert!(shortage(&connect(&scratch.0), &scratch.0) > 0, "or nothing is to be copied");
+        let mut changes = HashSet::new();
+        for _ in 0..30 {
+            leases.lock("often").acquire().await.unwrap().release().await.unwrap();
+            // The thread is idle for long enough to check the file.
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            changes.insert(fs::metadata(&scratch.0).unwrap().modified().unwrap());
+        }
+        assert!(changes.len() <= 5, "{} changes of the directory", changes.len());
     });
 }
 

@@ -64,18 +64,45 @@ fn a_list_tells_that_its_file_was_deleted_although_no_name_is_in_use() {
     });
 }
 
-/// Whoever opens the file then makes another log, and neither sees what the other writes.
+/// Whoever opens the file then makes another log or another index of it, and neither sees what the other writes.
 #[test]
-fn a_holder_whose_log_is_deleted_is_notified() {
-    let scratch = Scratch::new();
-    Runtime::new().unwrap().block_on(async {
-        let leases = manager(&scratch.0).lease(LONG).build().unwrap();
-        let guard = leases.lock("k").acquire().await.unwrap();
-        for end in ["-wal", "-shm"] {
-            fs::remove_file(scratch.0.join(format!("leases.db{end}"))).unwrap();
-        }
-        is_told(&leases, &guard).await;
-    });
+fn a_holder_whose_log_or_its_index_is_deleted_is_notified() {
+    for ends in [&["-wal", "-shm"][..], &["-shm"]] {
+        let scratch = Scratch::new();
+        Runtime::new().unwrap().block_on(async {
+            let leases = manager(&scratch.0).lease(LONG).build().unwrap();
+            let guard = leases.lock("k").acquire().await.unwrap();
+            for end in ends {
+                fs::remove_file(scratch.0.join(format!("leases.db{end}"))).unwrap();
+            }
+            is_told(&leases, &guard).await;
+        });
+    }
+}
+
+/// The path still leads to the same file. But whoever opens it then looks for the log and the signals where the file is now.
+#[test]
+fn a_holder_whose_file_is_moved_and_linked_to_is_notified() {
+    let whole: fn(&Path) = |directory| {
+        let moved = directory.with_extension("moved");
+        fs::rename(directory, &moved).unwrap();
+        symlink(&moved, directory).unwrap();
+    };
+    let alone: fn(&Path) = |directory| {
+        fs::rename(file(directory), directory.join("moved.db")).unwrap();
+        symlink(directory.join("moved.db"), file(directory)).unwrap();
+    };
+    for relocate in [alone, whole] {
+        let scratch = Scratch::new();
+        let directory = scratch.0.join("data");
+        fs::create_dir(&directory).unwrap();
+        Runtime::new().unwrap().block_on(async {
+            let leases = manager(&directory).lease(LONG).build().unwrap();
+            let guard = leases.lock("k").acquire().await.unwrap();
+            relocate(&directory);
+            is_told(&leases, &guard).await;
+        });
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
     key::Key,
+    mode::Mode,
     output::LostReason,
     pending::Sent,
     record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
@@ -41,14 +42,22 @@ impl Ticket {
         self.batch.operations.iter().all(|operation| self.grant_in(records, &operation.key).is_some())
     }
 
-    /// The first token and the request of the grant in the record of this key.
-    pub fn grant_in(&self, records: &Records, key: &Key) -> Option<(Token, RequestId)> {
+    /// The grant in the record of this key.
+    pub fn grant_in<'a>(&self, records: &'a Records, key: &Key) -> Option<&'a Grant> {
         let is_it = |grant: &&Grant| {
             let name = (grant.block.first, grant.request);
             grant.holder == self.batch.session
                 && (name == (self.token, self.request) || Some(grant.request) == self.upgrade)
         };
-        records.peek(key)?.grants.iter().find(is_it).map(|grant| (grant.block.first, grant.request))
+        records.peek(key)?.grants.iter().find(is_it)
+    }
+
+    /// Whether others may share the lease, according to the records.
+    pub fn is_shared_in(&self, records: &Records) -> bool {
+        let is_shared = |operation: &Operation| {
+            self.grant_in(records, &operation.key).is_some_and(|grant| grant.mode == Mode::Shared)
+        };
+        self.batch.operations.iter().any(is_shared)
     }
 
     /// Whether this reply comes from the ticket's store, and shows that the record still had the grant.

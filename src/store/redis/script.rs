@@ -189,10 +189,7 @@ impl RedisScript {
 fn facts_of(ticket: &Ticket, attempt: &Attempt) -> Vec<(String, String)> {
     let mut facts: Vec<_> = attempt.store.map(fact_of_store).into_iter().collect();
     for Operation { key, .. } in &ticket.batch.operations {
-        let grants = attempt.records.peek(key).map_or(&[][..], |record| &record.grants);
-        let grant = ticket.grant_in(&attempt.records, key).and_then(|(token, request)| {
-            grants.iter().find(|grant| (grant.block.first, grant.request) == (token, request))
-        });
+        let grant = ticket.grant_in(&attempt.records, key);
         let Some(Grant { holder, request: RequestId(request @ ..EXACT), mode, block, .. }) = grant else { continue };
         let (token, mode) = (block.first, mode.name());
         let grant = format!(

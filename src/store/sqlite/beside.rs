@@ -20,8 +20,6 @@ const JOURNAL: &str = "-journal";
 const PROBE: &str = "-leasehold-probe";
 /// Its length: more than SQLite adds to its files at once.
 const PROBED: usize = 65_536;
-/// The rows of leases need less. Whatever an application writes beyond that, SQLite copies by itself.
-const MOST_GROWTH: usize = 1 << 20;
 
 /// A database and the files beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +68,16 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Where SQLite keeps the write-ahead log.
-pub(super) fn log(path: &Path) -> PathBuf {
-    beside(path, LOG)
+/// Where SQLite keeps the write-ahead log, and its index.
+pub(super) fn log(path: &Path) -> [PathBuf; 2] {
+    [LOG, INDEX].map(|end| beside(path, end))
 }
 
 /// Takes away an empty log that a user who may not write to the file has made, because all others closed the file at that moment.
 /// If this user may write to the log, this user made it.
 pub(super) fn clear(path: &Path, before: Beside) {
     let Some((identity, 0)) = Beside::of(path).log else { return };
-    let log = log(path);
+    let log = beside(path, LOG);
     if !may_write(path) && before.log.is_none_or(|(known, _)| known != identity) && may_write(&log) {
         drop(fs::remove_file(log));
     }
@@ -99,7 +97,7 @@ pub(super) fn blame_disk(path: &Path, error: StoreError) -> StoreError {
 /// Whether the database may take that many bytes more on its disk, and its log still has room. What an application has written to the same
 /// database may be more than the disk holds: copying a part of that would only take the room of the log.
 pub(super) fn has_room(path: &Path, growth: u64) -> bool {
-    usize::try_from(growth).is_ok_and(|growth| growth <= MOST_GROWTH && probe(path, growth + PROBED).is_ok())
+    usize::try_from(growth).is_ok_and(|growth| probe(path, growth + PROBED).is_ok())
 }
 
 /// Writes this many bytes beside the database, and takes them away again.

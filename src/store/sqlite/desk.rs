@@ -18,6 +18,8 @@ use crate::signal::{deliver, has_fallen};
 
 /// How often to check the file: whether it still exists, and has to grow.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
+/// The longest pause before the file is to grow again that could not.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How long the thread is idle before its first check.
 const REST: Duration = Duration::from_millis(100);
 
@@ -35,7 +37,17 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
     // Who only looks forgets nothing.
     let sweep = if looks { Sweep::Done } else { Sweep::default() };
     let checked = clock();
-    let mut desk = Desk { file, tell_gone, rows, sweep, is_gone: false, directory: file.directory(), checked };
+    let mut desk = Desk {
+        file,
+        tell_gone,
+        rows,
+        sweep,
+        is_gone: false,
+        directory: file.directory(),
+        checked,
+        grows_at: checked,
+        pause: LOOK,
+    };
     while let Some(job) = desk.next(asked) {
         match job {
             Job::Transact { batch, now, deadline, answer } => answer.send(desk.transact(&batch, now, deadline)),
@@ -67,6 +79,9 @@ struct Desk<'a> {
     directory: PathBuf,
     /// When the file was last checked.
     checked: Instant,
+    /// When the file is to grow next, if it has to, and the pause after that if it cannot.
+    grows_at: Instant,
+    pause: Duration,
 }
 
 impl Desk<'_> {
@@ -97,8 +112,19 @@ impl Desk<'_> {
     fn check_file(&mut self) {
         self.checked = clock();
         // A holder considers its lease valid until this thread looks. A file that was opened only to look is not changed.
-        if self.look().is_ok() && self.file.looks.is_none() {
-            self.file.grow();
+        if self.look().is_ok() && self.file.looks.is_none() && self.checked >= self.grows_at {
+            self.let_the_file_grow();
+        }
+    }
+
+    /// Whether there is room is tried by writing. So this waits ever longer while the room is missing, or somebody reads the log, which may
+    /// take hours.
+    fn let_the_file_grow(&mut self) {
+        if self.file.grow() {
+            self.pause = LOOK;
+        } else {
+            self.grows_at = self.checked + self.pause;
+            self.pause = LONGEST_PAUSE.min(2 * self.pause);
         }
     }
 

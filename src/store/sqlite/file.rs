@@ -31,6 +31,9 @@ const SIGNALS: &str = ".d";
 pub(super) const OPENING: Duration = Duration::from_secs(5);
 /// How long opening waits until others may use what another user's process has just made beside the file.
 const SHARING: Duration = Duration::from_secs(1);
+/// The file grows by this many pages at most. SQLite copies the log by itself when that has 1,000 pages. So if an application has written
+/// more, its transactions are larger, or somebody reads the log.
+const MOST_GROWTH: u64 = 2_000;
 /// The pause between two attempts meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -44,8 +47,8 @@ pub(super) struct LeaseFile {
     /// The path without links.
     path: PathBuf,
     identity: Identity,
-    /// The write-ahead log, if the file has one. If it is replaced, this connection does not see what others write.
-    log: Option<Identity>,
+    /// The write-ahead log and its index, where the file has them. If one is replaced, this connection does not see what others write.
+    log: [Option<Identity>; 2],
     prefix: String,
     /// How it was opened, if only to be looked at.
     pub(super) looks: Option<Way>,
@@ -93,7 +96,7 @@ impl LeaseFile {
             let before = stands_at(path);
             let mut file = Self::open_at(path, prefix)?;
             if before.is_some() && before == stands_at(path) {
-                file.log = Identity::of(&beside::log(&file.path)).ok();
+                file.log = beside::log(&file.path).map(|path| Identity::of(&path).ok());
                 file.make_directory()?;
                 return Ok(file);
             }
@@ -120,7 +123,7 @@ impl LeaseFile {
         }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
-        let file = Self { connection, tables, given, path, identity, log: None, prefix, looks: None };
+        let file = Self { connection, tables, given, path, identity, log: [None; 2], prefix, looks: None };
         file.check_names()?;
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
@@ -206,15 +209,17 @@ impl LeaseFile {
     }
 
     /// Copies the log into the file if the file is still shorter than the database, so that the file takes its room while the disk still has
-    /// some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either.
-    pub(super) fn grow(&self) {
-        let number = |pragma: &str| self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        let needed = number("page_count").and_then(|pages| Ok(pages * number("page_size")?));
+    /// some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either. Returns false if the
+    /// file is still shorter.
+    pub(super) fn grow(&self) -> bool {
+        let number = |pragma: &str| {
+            self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+        };
+        let (Ok(pages), Ok(page_size)) = (number("page_count"), number("page_size")) else { return false };
         let length = fs::metadata(&self.path).map_or(u64::MAX, |metadata| metadata.len());
-        let growth = needed.map_or(0, |needed| needed.unsigned_abs().saturating_sub(length));
-        if growth > 0 && beside::has_room(&self.path, growth) {
-            self.begin_log_again();
-        }
+        let growth = (pages * page_size).saturating_sub(length);
+        growth == 0
+            || (growth <= MOST_GROWTH * page_size && beside::has_room(&self.path, growth) && self.begin_log_again())
     }
 
     /// The directory of the signals, for the same users as the file.
@@ -258,16 +263,20 @@ impl LeaseFile {
         told(&self.path, trouble)
     }
 
-    /// Whether others who open the path open another file by now, or another log beside it.
+    /// Whether others who open the path open another file by now, or use another log of it: SQLite looks for the log beside the file, at
+    /// its path without links.
     pub(super) fn is_gone(&self) -> bool {
-        [&self.path, &self.given].into_iter().any(|path| self.identity.has_left(path))
-            || self.log.is_some_and(|log| log.has_left(&beside::log(&self.path)))
+        self.identity.has_left(&self.path)
+            || self.identity.has_left(&self.given)
+            || fs::canonicalize(&self.given).is_ok_and(|path| path != self.path)
+            || beside::log(&self.path).iter().zip(self.log).any(|(path, log)| log.is_some_and(|log| log.has_left(path)))
     }
 
     /// The error once it is gone.
     pub(super) fn gone(&self) -> StoreError {
         let message = format!(
-            "{}: while it was open, the file or its log was deleted or replaced, or a link to it was changed; open it again",
+            "{}: while it was open, the file, its log or the log's index was deleted or replaced, it was moved, or a link to it was \
+             changed; open it again",
             self.given.display()
         );
         StoreError::permanent(StoreErrorKind::Closed, message)

@@ -41,9 +41,10 @@ use worker::{Job, Worker};
 ///   that hangs, after a lease of silence.
 /// * A process that is stopped (by SIGSTOP or a debugger) in the middle of a transaction blocks all others: SQLite allows one writer
 ///   at a time.
-/// * If the file or its log (`<file>-wal`) is deleted or replaced while it is open, or a link that leads to it is changed, its holders lose
-///   their leases, and are notified within three seconds. Until then, another process may hold the same keys, in the new file or
-///   through a new log. So touch the file, its log or a link to it only while no process has the file open.
+/// * Holders lose their leases if, while the file is open, it is deleted, replaced or moved, a link that leads to it is changed, or its log
+///   (`<file>-wal`) or the log's index (`<file>-shm`) is deleted or replaced. They are notified within three seconds. Until then, another
+///   process may hold the same keys, in the new file or through a new log, **and with a new log or index, fenced writes of both may
+///   commit**. So touch these files, their directory or a link to them only while no process has the file open.
 /// * **Open the file by SQLite alone.** A process that has it open must not also read or copy it by `std::fs::copy`, `File::open` or the
 ///   like: as soon as the process closes that descriptor, it loses
 ///   [all of SQLite's locks on the file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
