@@ -1,28 +1,96 @@
 //! The check of a fence in a user's transaction. The lease's record stays locked until that transaction ends.
 
-use std::vec::Vec;
+use core::task::{Context, Waker};
+use std::{boxed::Box, vec::Vec};
 
 use super::{
-    super::{Fence, FenceError},
+    super::{Fence, FenceError, Fenced},
     carrier::{Answers, Carrier, Failure, Round},
     failure,
     names::Names,
     options::{ask_database, is_by_cluster, name_of},
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, text_of_session},
 };
+use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Key, Records, StoreError, StoreId};
 
-/// A statement that fails, so that the transaction can then only be rolled back.
-pub(super) const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
+pub(super) type Verdict = Result<Fenced, FenceError>;
 
-/// Checks a lease in a transaction that stays open. A driver may add one statement that is sent first, and one that is sent last.
-pub(super) async fn judge(
-    fence: &dyn Fence,
-    carrier: &mut dyn Carrier,
-    [first, last]: [Option<&str>; 2],
-) -> Result<(), FenceError> {
+/// Two statements of a driver. The first one keeps the transaction from being committed, and is sent before the check. The second one lifts
+/// that, and is sent after a check that passes.
+pub(super) type Bolt = [&'static str; 2];
+
+/// Checks a lease in a transaction that stays open.
+pub(super) fn check<'a>(
+    transaction: impl Carrier + 'a,
+    fence: Shared<dyn Fence>,
+    bolt: Option<Bolt>,
+) -> MaybeSendFuture<'a, Verdict> {
+    // Created here, so that it takes effect even if the answer is never polled.
+    let mut gate = Gate::shut(transaction);
+    Box::pin(async move {
+        match judge(&*fence, &mut gate.transaction, bolt).await {
+            Ok(()) => {
+                gate.open();
+                Ok(Fenced::passed(fence))
+            }
+            Err(why) => {
+                let why = gate.refuse(why).await;
+                fence.over();
+                Err(why)
+            }
+        }
+    })
+}
+
+/// Refuses a transaction without a check.
+pub(super) fn refuse<'a>(transaction: impl Carrier + 'a, why: FenceError) -> MaybeSendFuture<'a, Verdict> {
+    let mut gate = Gate::shut(transaction);
+    Box::pin(async move { Err(gate.refuse(why).await) })
+}
+
+/// A statement that fails, so that the transaction can then only be rolled back.
+const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
+
+/// Lets nobody commit the transaction until it is open.
+struct Gate<C: Carrier> {
+    transaction: C,
+    is_open: bool,
+}
+
+impl<C: Carrier> Gate<C> {
+    const fn shut(transaction: C) -> Self {
+        Self { transaction, is_open: false }
+    }
+
+    const fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    async fn refuse(&mut self, why: FenceError) -> FenceError {
+        // The answer is an error in any case, and without a connection nothing is committed.
+        let _ = self.transaction.carry(&Round::one(REFUSAL)).await;
+        self.open();
+        why
+    }
+}
+
+impl<C: Carrier> Drop for Gate<C> {
+    /// A caller that drops the answer may go on to commit. The first poll sends the statement, before any other statement of the caller. If
+    /// the driver sends nothing because it still awaits an answer, its [`Bolt`] holds.
+    fn drop(&mut self) {
+        if !self.is_open {
+            let refusal = Round::one(REFUSAL);
+            let mut sending = self.transaction.carry(&refusal);
+            let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+async fn judge(fence: &dyn Fence, carrier: &mut dyn Carrier, bolt: Option<Bolt>) -> Result<(), FenceError> {
     let names = Names::of(&fence.reach()).ok_or_else(|| FenceError::Misuse(ELSEWHERE.into()))?;
     let mut check = Check { fence, names: &names, carrier };
+    let [first, last] = bolt.map_or([None; 2], |bolt| bolt.map(Some));
     let (store, mut records) = check.read(first).await?;
     fence.judge(store, &mut records)?;
     check.write(&Changed::take(&mut records), last).await

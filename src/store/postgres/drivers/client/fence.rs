@@ -1,22 +1,19 @@
 //! A fence in a transaction of tokio-postgres.
 
-use core::task::{Context, Waker};
 use std::boxed::Box;
 
 use async_trait::async_trait;
-use tokio_postgres::Transaction;
+use tokio_postgres::{Client, Transaction};
 
 use super::{
     super::super::{
         super::{Fence, FenceError, Fenced, FencedTransaction},
         carrier::{Answers, Carrier, Failure, Round},
-        fence::{REFUSAL, judge},
+        fence::{self, Verdict},
     },
     carry,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-
-type Verdict = Result<Fenced, FenceError>;
 
 /// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
@@ -47,61 +44,17 @@ impl<'a, 'b> FencedTransaction for &'a mut Transaction<'b> {
     type Answer = MaybeSendFuture<'a, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        // Created here, so that it takes effect even if the answer is never polled.
-        let mut gate = Gate { transaction: self, open: false };
-        Box::pin(async move {
-            match judge(&*fence, &mut gate, [None; 2]).await {
-                Ok(()) => {
-                    gate.open();
-                    Ok(Fenced::passed(fence))
-                }
-                Err(why) => {
-                    let why = gate.refuse(why).await;
-                    fence.over();
-                    Err(why)
-                }
-            }
-        })
+        fence::check(self.client(), fence, None)
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {
-        let mut gate = Gate { transaction: self, open: false };
-        Box::pin(async move { Err(gate.refuse(why).await) })
-    }
-}
-
-/// Lets nobody commit until it is open.
-struct Gate<'a> {
-    transaction: &'a Transaction<'a>,
-    open: bool,
-}
-
-impl Gate<'_> {
-    const fn open(&mut self) {
-        self.open = true;
-    }
-
-    async fn refuse(&mut self, why: FenceError) -> FenceError {
-        // The answer is an error in any case, and without a connection nothing is committed.
-        let _ = self.transaction.batch_execute(REFUSAL).await;
-        self.open();
-        why
+        fence::refuse(self.client(), why)
     }
 }
 
 #[async_trait]
-impl Carrier for Gate<'_> {
+impl Carrier for &Client {
     async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
-        carry(self.transaction.client(), round).await
-    }
-}
-
-impl Drop for Gate<'_> {
-    /// A caller that drops the answer may go on to commit. The first poll sends the statement, before any other statement of the caller.
-    fn drop(&mut self) {
-        if !self.open {
-            let mut refusal = Box::pin(self.transaction.batch_execute(REFUSAL));
-            let _ = refusal.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        }
+        carry(self, round).await
     }
 }
