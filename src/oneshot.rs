@@ -7,12 +7,9 @@ use core::{
     pin::Pin,
     task::{Context, Poll, Waker},
 };
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU8, Ordering},
-};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::executor::Shared;
+use crate::executor::{Mutex, Shared};
 
 /// The sender. If it is dropped before it sends, there will be no answer.
 #[derive(Debug)]
@@ -44,20 +41,15 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     (Sender(slot.clone()), Receiver(slot))
 }
 
-/// Nothing panics under these locks, so a poisoned one guards a sound state.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T> Sender<T> {
     /// Sends the answer. If nobody waits for it any more, it is dropped.
     pub(crate) fn send(self, value: T) {
-        *lock(&self.0.value) = Some(value);
+        *self.0.value.lock() = Some(value);
     }
 
     /// Sends the answer, and returns the waker for the caller to wake, so that no outside code runs here.
     pub(crate) fn put(self, value: T) -> Option<Waker> {
-        *lock(&self.0.value) = Some(value);
+        *self.0.value.lock() = Some(value);
         self.0.bell.ring()
     }
 }
@@ -79,7 +71,7 @@ impl<T> Future for Receiver<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.poll_there(context).map(|()| lock(&self.0.value).take())
+        self.poll_there(context).map(|()| self.0.value.lock().take())
     }
 }
 
@@ -94,7 +86,7 @@ impl Bell {
     /// Marks the bell as rung. The first call returns the waker, if one is stored.
     fn ring(&self) -> Option<Waker> {
         // Usually no waker is stored yet, because the receiver has not polled.
-        if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { lock(&self.waker).take() } else { None }
+        if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { self.waker.lock().take() } else { None }
     }
 
     fn has_rung(&self) -> bool {
@@ -118,7 +110,7 @@ impl Bell {
         }
         // Cloning may run the user's code, so it is done before the lock is taken.
         let waker = waker.clone();
-        let before = lock(&self.waker).replace(waker);
+        let before = self.waker.lock().replace(waker);
         drop(before);
         // If the bell rang before this line, the sender saw no waker, and none need be woken: drop it.
         let rang = self.state.fetch_or(HEARD, Ordering::AcqRel) & RANG != 0;
@@ -136,7 +128,7 @@ impl Bell {
     }
 
     fn forget(&self) {
-        let waker = lock(&self.waker).take();
+        let waker = self.waker.lock().take();
         drop(waker);
     }
 }

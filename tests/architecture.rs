@@ -12,7 +12,7 @@ struct Ban {
     because: &'static str,
 }
 
-const BANS: [Ban; 11] = [
+const BANS: [Ban; 12] = [
     Ban {
         words: "target_family target_os target_arch target_env target_vendor",
         except: "src/lib.rs src/executor/mod.rs src/executor/bounds.rs src/store/mod.rs src/store/url/mod.rs src/signal/mod.rs src/bin/leasehold/stage.rs",
@@ -51,6 +51,11 @@ const BANS: [Ban; 11] = [
         except: "src/driver/event.rs src/store/redis/setup.rs src/store/postgres/signals/hearing.rs",
         because: "one place reports events; a store warns if it could not check its server or if its signals do not arrive",
     },
+    Ban {
+        words: "PoisonError",
+        except: "src/executor/mutex.rs src/signal/directory/ear.rs src/bin/",
+        because: "the executors' Mutex is never poisoned; use it",
+    },
     Ban { words: "utils", except: "", because: "it says nothing; name what it does" },
 ];
 
@@ -76,12 +81,12 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ("src/machine/", "machine", "std async await Rc Cell RefCell Mutex atomic futures rand tracing"),
     (
         "src/store/",
-        "oneshot machine store signal::deliver signal::has_fallen signal::make_directory signal::forsake_locks signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Shared executor::WeakShared executor::now executor::process_wide executor::random executor::spawn executor::this_process executor::timers_run_here executor::Part executor::ProcessMark executor::DROPS_TASKS",
+        "oneshot machine store signal::deliver signal::has_fallen signal::make_directory signal::forsake_locks signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Mutex executor::Shared executor::WeakShared executor::now executor::process_wide executor::random executor::spawn executor::this_process executor::timers_run_here executor::Part executor::ProcessMark executor::DROPS_TASKS",
         "",
     ),
     (
         "src/signal/",
-        "machine signal store::Reach executor::MaybeSend executor::Shared executor::WeakShared executor::HAS_MANY_CONTEXTS executor::process_wide executor::spawn executor::this_process executor::Part executor::ProcessMark",
+        "machine signal store::Reach executor::MaybeSend executor::Mutex executor::Shared executor::WeakShared executor::HAS_MANY_CONTEXTS executor::process_wide executor::spawn executor::this_process executor::Part executor::ProcessMark",
         "",
     ),
     ("src/executor/", "machine::Now machine::Monotonic machine::Wall machine::whole_ms executor", ""),

@@ -7,10 +7,10 @@ use core::{
     sync::atomic::{AtomicBool, AtomicUsize},
     task::{Context, Poll, Waker},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use crate::driver::Origin;
-use crate::executor::{HAS_MANY_CONTEXTS, Shared};
+use crate::executor::{HAS_MANY_CONTEXTS, Mutex, Shared};
 use crate::machine::{
     LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token, TurnId,
 };
@@ -100,9 +100,8 @@ impl Fate {
         }
     }
 
-    /// Nothing panics under the lock, so a poisoned one guards a sound state.
     pub(crate) fn state(&self) -> MutexGuard<'_, FateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The current token and mode.

@@ -4,17 +4,14 @@ use std::{
     borrow::ToOwned,
     boxed::Box,
     string::String,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
-use crate::executor::{DROPS_TASKS, Shared, WeakShared};
+use crate::executor::{DROPS_TASKS, Mutex, Shared, WeakShared};
 use crate::machine::{Input, LostReason, Mode, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
@@ -145,11 +142,6 @@ impl GuardFence {
         }
     }
 
-    /// Nothing panics under the lock.
-    fn found(&self) -> MutexGuard<'_, Option<Reply>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The key by the user's name for it.
     fn key(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.fate.slot.key.as_str().to_owned())
@@ -198,7 +190,7 @@ impl Fence for GuardFence {
                     "the lease was downgraded after this fence began, so others may read meanwhile; upgrade it, and fence a new transaction",
                 )));
             }
-            Ok(()) => *self.found() = Some(reply),
+            Ok(()) => *self.found.lock() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             // The record may hold new tokens that the ticket does not know.
             Err(_) if driver.as_ref().is_some_and(|driver| driver.has_outgrown(turn, slot, &self.ticket)) => {
@@ -230,7 +222,7 @@ impl Fence for GuardFence {
     }
 
     fn committed(&self) {
-        let found = self.found().take();
+        let found = self.found.lock().take();
         if let Some(reply) = found.filter(|_| self.ticket.renews()) {
             self.tell(reply);
         }

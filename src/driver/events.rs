@@ -6,12 +6,12 @@ use core::{
     pin::Pin,
     task::{Context, Poll, Waker},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use futures::Stream;
 
 use super::event::LeaseEvent;
-use crate::executor::{DROPS_TASKS, Shared, WeakShared};
+use crate::executor::{DROPS_TASKS, Mutex, Shared, WeakShared};
 
 /// How many unread events are kept for each listener.
 const UNREAD_LIMIT: usize = 4096;
@@ -70,9 +70,8 @@ struct Letters {
 }
 
 impl Mailbox {
-    /// Nothing panics under the lock, so a poisoned one guards a sound state.
     fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Option<LeaseEvent>> {

@@ -24,12 +24,13 @@ mod wakers;
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::{fmt, mem, pin::pin, time::Duration};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use futures::future::{Either, select};
 
 use crate::executor::{
-    Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, ProcessMark, Shared, ThreadMark, WeakShared, this_process,
+    Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, Mutex, ProcessMark, Shared, ThreadMark, WeakShared,
+    this_process,
 };
 use crate::machine::{Config, Input, Key, Machine, Now, Parcel, Refusal, SessionId, Slot, StoreError, TurnId};
 use crate::oneshot::Sender;
@@ -156,7 +157,7 @@ impl Driver {
 
     /// A panic under the lock would be a bug of the machine. The state stays usable nevertheless.
     fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     pub(crate) fn session(&self) -> SessionId {

@@ -5,7 +5,7 @@ use core::{
     mem,
     task::{Context, Poll, Waker},
 };
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use super::registry::{Effect, Response};
 use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, scratch, wakers::wake_all};
@@ -126,14 +126,14 @@ impl Driver {
 
     /// Renews the watch of the life cycle, unless the context has closed.
     pub(super) fn renew_watch(&self) {
-        if let Some(watch) = &*self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(watch) = &*self.lifecycle.lock() {
             watch.renew();
         }
     }
 
     /// Ends the watch of the life cycle, which no longer concerns a closed context.
     fn end_watching(&self) {
-        let watching = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let watching = self.lifecycle.lock().take();
         drop(watching);
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::{borrow::ToOwned, string::String, vec::Vec};
 use core::mem;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use super::unheard::Unheard;
 use super::{Answer, Core, Driver, Origin, Response, is_panicking};
@@ -14,7 +14,7 @@ use crate::oneshot::Receiver;
 impl Driver {
     /// Checks the name of a key. If the last request named the same key, that one is cloned and the text is not copied.
     pub(crate) fn key(&self, name: &str) -> Result<Key, InvalidKey> {
-        let mut last = self.last_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_key.lock();
         match &*last {
             Some(key) if key.as_str() == name => Ok(key.clone()),
             _ => Ok(last.insert(Key::new(name)?).clone()),

@@ -52,8 +52,8 @@ mod sys {
     /// Declares a function that shows one value for the whole process.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
-            fn $with<R>(visit: impl FnOnce(&std::sync::Mutex<$type>) -> R) -> R {
-                static VALUE: std::sync::Mutex<$type> = std::sync::Mutex::new($init);
+            fn $with<R>(visit: impl FnOnce(&$crate::executor::Mutex<$type>) -> R) -> R {
+                static VALUE: $crate::executor::Mutex<$type> = $crate::executor::Mutex::new($init);
                 visit(&VALUE)
             }
         };
@@ -108,9 +108,9 @@ mod sys {
     /// Declares a function that shows one value for the whole context.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
-            fn $with<R>(visit: impl FnOnce(&std::sync::Mutex<$type>) -> R) -> R {
+            fn $with<R>(visit: impl FnOnce(&$crate::executor::Mutex<$type>) -> R) -> R {
                 std::thread_local! {
-                    static VALUE: std::sync::Mutex<$type> = const { std::sync::Mutex::new($init) };
+                    static VALUE: $crate::executor::Mutex<$type> = const { $crate::executor::Mutex::new($init) };
                 }
                 VALUE.with(visit)
             }

@@ -3,6 +3,7 @@
 mod bounds;
 #[cfg(not(all(feature = "marks", target_family = "wasm", target_os = "unknown")))]
 mod marks;
+mod mutex;
 mod part;
 #[cfg(feature = "test-util")]
 mod sim;
@@ -28,6 +29,7 @@ pub(crate) use bounds::{
     HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
 };
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+pub(crate) use mutex::Mutex;
 pub(crate) use part::Part;
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;

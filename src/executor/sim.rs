@@ -14,9 +14,8 @@ use core::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, MaybeSendFuture, Shared, WeakShared};
+use super::{Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, MaybeSendFuture, Mutex, Shared, WeakShared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// More polls than this in one [`block_on`](SimExecutor::block_on) mean that the world runs in circles.
@@ -94,15 +93,15 @@ impl Wake for TaskWaker {
 
 impl Ready {
     fn insert(&self, id: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.0.lock().insert(id);
     }
 
     fn take(&self, id: u64) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.0.lock().remove(&id)
     }
 
     fn all(&self) -> Vec<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.0.lock().iter().copied().collect()
     }
 
     fn waker(self: &Arc<Self>, id: u64) -> Waker {
@@ -130,24 +129,24 @@ impl SimExecutor {
 
     /// Another context of the same world: it can be frozen apart from the others.
     pub fn context(&self) -> Self {
-        Self { world: self.world.clone(), context: self.world.state().next_id() }
+        Self { world: self.world.clone(), context: self.world.state.lock().next_id() }
     }
 
     /// From now on no task and no timer of this context runs, as in a page that is frozen or an event loop that is
     /// blocked.
     pub fn freeze(&self) {
-        self.world.state().frozen.insert(self.context);
+        self.world.state.lock().frozen.insert(self.context);
     }
 
     /// Lets the context run again. What was due meanwhile is due now.
     pub fn thaw(&self) {
-        self.world.state().frozen.remove(&self.context);
+        self.world.state.lock().frozen.remove(&self.context);
     }
 
     /// Ends the context at once, as a crash does: none of its tasks runs again.
     pub fn kill(&self) {
         let context = self.context;
-        let mut state = self.world.state();
+        let mut state = self.world.state.lock();
         state.frozen.insert(context);
         state.crashed.insert(context);
         let dead: Vec<_> = state.tasks.iter().filter(|(_, task)| task.context == context).map(|(id, _)| *id).collect();
@@ -159,7 +158,7 @@ impl SimExecutor {
 
     /// Notifies the lease managers of this context of what its platform does, as a browser does by its events.
     pub fn tell(&self, event: Lifecycle) {
-        let mut told = self.world.state().watchers.clone();
+        let mut told = self.world.state.lock().watchers.clone();
         told.retain(|(context, _)| *context == self.context);
         for watcher in told.iter().filter_map(|(_, watcher)| watcher.upgrade()) {
             watcher.lifecycle(event);
@@ -168,17 +167,17 @@ impl SimExecutor {
 
     /// Sets the wall clock forward by this many ms, or back if the number is negative.
     pub fn set_wall_clock(&self, by_ms: i64) {
-        self.world.state().wall_ahead_ms += by_ms;
+        self.world.state.lock().wall_ahead_ms += by_ms;
     }
 
     /// How many timers are set.
     pub fn timers(&self) -> usize {
-        self.world.state().timers.len()
+        self.world.state.lock().timers.len()
     }
 
     /// How many tasks exist.
     pub fn tasks(&self) -> usize {
-        self.world.state().tasks.len()
+        self.world.state.lock().tasks.len()
     }
 
     /// Waits for this time, outside of any context that could be frozen.
@@ -219,13 +218,9 @@ impl SimExecutor {
 }
 
 impl World {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Any of the tasks that are ready and not frozen.
     fn pick(&self) -> Option<u64> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut ready = self.ready.all();
         ready.retain(|id| {
             // A waker may outlive its task.
@@ -238,15 +233,15 @@ impl World {
     }
 
     fn poll(&self, id: u64, context: &mut Context<'_>) {
-        let Some(mut task) = self.state().tasks.remove(&id) else { return };
+        let Some(mut task) = self.state.lock().tasks.remove(&id) else { return };
         if task.future.as_mut().poll(context).is_pending() {
-            self.state().tasks.insert(id, task);
+            self.state.lock().tasks.insert(id, task);
         }
     }
 
     /// Lets time pass until the next timer. Whether there was one.
     fn jump(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let running = state.timers.iter().find(|(_, timer)| !state.frozen.contains(&timer.context));
         let Some(next) = running.map(|(at, _)| *at) else { return false };
         state.now = state.now.max(next.0);
@@ -281,13 +276,13 @@ impl State {
 
 impl Executor for SimExecutor {
     fn now(&self) -> Now {
-        let state = self.world.state();
+        let state = self.world.state.lock();
         let wall_ms = state.now.as_ms().saturating_add_signed(state.wall_ahead_ms);
         Now { monotonic: state.now, wall: Wall::from_ms(wall_ms) }
     }
 
     fn spawn(&self, future: MaybeSendFuture<'static, ()>) {
-        let mut state = self.world.state();
+        let mut state = self.world.state.lock();
         let id = state.next_id();
         state.tasks.insert(id, Task { context: self.context, future });
         self.world.ready.insert(id);
@@ -299,14 +294,14 @@ impl Executor for SimExecutor {
 
     /// `None`, as for native processes: so no lease lingers here either, by default, in a store that processes share.
     fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
-        let mut state = self.world.state();
+        let mut state = self.world.state.lock();
         state.watchers.retain(|(_, watcher)| watcher.strong_count() > 0);
         state.watchers.push((self.context, watcher));
         None
     }
 
     fn has_crashed(&self) -> bool {
-        self.world.state().crashed.contains(&self.context)
+        self.world.state.lock().crashed.contains(&self.context)
     }
 
     /// Always true, so that simulations also run what the driver does about such timers.
@@ -315,7 +310,7 @@ impl Executor for SimExecutor {
     }
 
     fn random(&self) -> u128 {
-        let mut state = self.world.state();
+        let mut state = self.world.state.lock();
         u128::from(state.roll()) << 64 | u128::from(state.roll())
     }
 }
@@ -330,13 +325,13 @@ struct Sleep {
 
 impl Sleep {
     fn new(world: Shared<World>, context: u64, duration: Duration) -> Self {
-        let until = world.state().now.plus(whole_ms(duration));
+        let until = world.state.lock().now.plus(whole_ms(duration));
         Self { world, context, until, timer: None }
     }
 
     fn cancel(&mut self) {
         if let Some(timer) = self.timer.take() {
-            self.world.state().timers.remove(&(self.until, timer));
+            self.world.state.lock().timers.remove(&(self.until, timer));
         }
     }
 }
@@ -346,7 +341,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.cancel();
-        let mut state = self.world.state();
+        let mut state = self.world.state.lock();
         if state.now >= self.until {
             return Poll::Ready(());
         }
@@ -367,7 +362,7 @@ impl Drop for Sleep {
 
 impl fmt::Debug for World {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
+        let state = self.state.lock();
         out.debug_struct("World").field("now", &state.now).field("tasks", &state.tasks.len()).finish_non_exhaustive()
     }
 }

@@ -14,10 +14,7 @@ use core::{
     task::{Context, Poll},
     time::Duration,
 };
-use std::{
-    panic::catch_unwind,
-    sync::{Mutex, PoisonError},
-};
+use std::panic::catch_unwind;
 
 use boot_time::Instant;
 use tokio::{
@@ -28,7 +25,7 @@ use tokio::{
 use place::{Away, Place, STANDS_STILL, Unbegun};
 use sleep::{sleep_in, sleep_while_in, sleep_without_runtime};
 
-use super::{Executor, MaybeSendFuture, Shared};
+use super::{Executor, MaybeSendFuture, Mutex, Shared};
 use crate::machine::Now;
 
 pub use clock::process_clock;
@@ -108,7 +105,7 @@ impl Home {
     /// Keeps a task for the runtime of the first request. Once that has ended, as after the end of `main`, nothing goes on in the
     /// background, and the task is dropped: what is held then runs out.
     fn keep(&self, task: MaybeSendFuture<'static, ()>) {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut early = self.early.lock();
         let Some(runtime) = self.place.runtime() else { return early.0.push(task) };
         drop(early);
         // The first request was made meanwhile, or its runtime has ended and drops the task.
@@ -119,7 +116,7 @@ impl Home {
     fn settle(&self, runtime: Handle) -> bool {
         let settled = self.place.settle(runtime.clone());
         if settled {
-            let early = mem::take(&mut self.early.lock().unwrap_or_else(PoisonError::into_inner).0);
+            let early = mem::take(&mut self.early.lock().0);
             early.into_iter().for_each(|task| _ = runtime.spawn(task));
         }
         settled
@@ -130,7 +127,7 @@ impl Home {
         if self.place.is_in(runtime) {
             return true;
         }
-        let mut timeless = self.timeless.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timeless = self.timeless.lock();
         if *timeless == Some(runtime.id()) {
             return false;
         }
@@ -186,7 +183,7 @@ impl TokioExecutor {
     }
 
     fn note_away(&self, here: &Handle) {
-        let mut away = self.home.away.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.home.away.place.lock();
         if !(away.lives() && away.is_in(here)) {
             // This runtime gets a place of its own: the end of the tenant in the previous one must not pass for the end of this one's.
             *away = Arc::default();
@@ -273,7 +270,7 @@ const TIMELESS: usize = 16;
 /// Where panics abort, the process ends here, with tokio's own sentence about the remedy.
 pub(crate) fn timers_run_here() -> bool {
     static KNOWN: Mutex<Vec<Id>> = Mutex::new(Vec::new());
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || KNOWN.lock();
     let Ok(here) = Handle::try_current() else { return false };
     if known().contains(&here.id()) {
         return false;

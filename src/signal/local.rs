@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{HAS_MANY_CONTEXTS, Shared, WeakShared, process_wide};
+use crate::executor::{HAS_MANY_CONTEXTS, Mutex, Shared, WeakShared, process_wide};
 use crate::machine::{Message, SessionId, SortedMap};
 use crate::store::Reach;
 
@@ -48,7 +48,7 @@ impl LocalSignals {
     /// Signals between the contexts of this process that share a store.
     pub fn new(reach: &Reach) -> Self {
         let hub = with_hubs(|hubs| {
-            let mut hubs = hubs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut hubs = hubs.lock();
             hubs.retain(|_, hub| hub.strong_count() > 0);
             if let Some(hub) = hubs.get(reach).and_then(WeakShared::upgrade) {
                 return hub;
@@ -71,9 +71,8 @@ impl LocalSignals {
 }
 
 impl Hub {
-    /// No code of ours runs under the lock, so a poisoned one guards sound seats.
     fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn next_seat(&self) -> u64 {

@@ -2,12 +2,11 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::pending;
 
 use super::{Durability, Reach, Store, StoreWatcher};
-use crate::executor::{Shared, WeakShared};
+use crate::executor::{Mutex, Shared, WeakShared};
 use crate::machine::{Batch, Key, Now, Reply, SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind};
 use crate::signal::Signals;
 
@@ -58,34 +57,29 @@ impl<S> FaultyStore<S> {
 
     /// Makes the next transaction that has no fault yet fail.
     pub fn inject(&self, fault: Fault) {
-        self.plan().next.push_back(fault);
+        self.plan.lock().next.push_back(fault);
     }
 
     /// Makes all transactions fail, or none.
     pub fn fail_always(&self, fault: Option<Fault>) {
-        self.plan().always = fault;
+        self.plan.lock().always = fault;
     }
 
     /// Removes all faults.
     pub fn heal(&self) {
-        let mut plan = self.plan();
+        let mut plan = self.plan.lock();
         plan.next.clear();
         plan.always = None;
     }
 
     /// The transactions that were requested since the last call.
     pub fn take_seen(&self) -> Vec<Batch> {
-        core::mem::take(&mut self.plan().seen)
+        core::mem::take(&mut self.plan.lock().seen)
     }
 
     /// How many transactions since the last call contained a heartbeat of an open session.
     pub fn take_beats(&self) -> usize {
         self.take_seen().iter().filter(|batch| matches!(batch.step, SessionStep::Beat(_))).count()
-    }
-
-    /// Nothing panics under the lock, so a poisoned one guards a sound plan.
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +103,7 @@ maybe_send! {
 impl<S: Store> Store for FaultyStore<S> {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let fault = {
-            let mut plan = self.plan();
+            let mut plan = self.plan.lock();
             plan.seen.push(batch.clone());
             plan.next.pop_front().or(plan.always)
         };
@@ -124,17 +118,17 @@ impl<S: Store> Store for FaultyStore<S> {
     /// never answer, but this function cannot wait.
     fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
         let is_sound = |plan: &Plan| plan.always.is_none() && plan.next.is_empty();
-        if !is_sound(&self.plan()) {
+        if !is_sound(&self.plan.lock()) {
             return None;
         }
         let answer = self.inner.transact_at_once(batch, now)?;
-        self.plan().seen.push(batch.clone());
+        self.plan.lock().seen.push(batch.clone());
         Some(answer)
     }
 
     /// Does what the fault of every transaction says, if one is set. A single fault is kept for the next transaction.
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let always = self.plan().always;
+        let always = self.plan.lock().always;
         match always {
             Some(fault) => fail(fault).await,
             None => self.inner.keys(prefix).await,
@@ -151,7 +145,7 @@ impl<S: Store> Store for FaultyStore<S> {
 
     /// Deletes the session unless all transactions fail.
     fn abandon(&self, session: SessionId) {
-        if self.plan().always.is_none() {
+        if self.plan.lock().always.is_none() {
             self.inner.abandon(session);
         }
     }

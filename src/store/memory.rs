@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
+    MutexGuard,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -11,7 +11,7 @@ use super::{
     Durability, Reach, Store,
     url::{FromUrl, Parts, refused},
 };
-use crate::executor::Shared;
+use crate::executor::{Mutex, Shared};
 use crate::machine::{
     Batch, Key, Now, Records, Reply, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow,
 };
@@ -88,9 +88,9 @@ impl MemoryStore {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
+    /// `apply` leaves no record half changed, so the records are sound even after a panic under the lock.
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.room.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.room.records.lock()
     }
 }
 

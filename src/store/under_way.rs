@@ -3,7 +3,7 @@
 use core::{convert::Infallible, mem, time::Duration};
 use std::{
     boxed::Box,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use futures::{
@@ -13,6 +13,7 @@ use futures::{
 use tokio::{runtime::Handle, time::timeout};
 
 use super::inside::inside;
+use crate::executor::Mutex;
 
 /// How long closing waits for the last messages, at most.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -28,9 +29,8 @@ impl UnderWay {
         Self(Arc::new(Mutex::new(channel(0))))
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn one_more(&self) -> Sender<Infallible> {

@@ -5,12 +5,14 @@ use core::{
     future::pending,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tokio::{
     runtime::{Handle, Id},
     task::AbortHandle,
 };
+
+use crate::executor::Mutex;
 
 /// The runtime beside the home that used the executor last.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ pub(super) struct Away {
 impl Away {
     pub(super) fn place(&self) -> Option<Arc<Place>> {
         let is_known = self.is_known.load(Ordering::Acquire);
-        is_known.then(|| self.place.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        is_known.then(|| self.place.lock().clone())
     }
 }
 
@@ -63,7 +65,7 @@ impl Drop for Unbegun {
 
 impl Place {
     pub(super) fn runtime(&self) -> Option<Handle> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
+        self.runtime.lock().as_ref().map(|(runtime, _)| runtime.clone())
     }
 
     pub(super) fn is_in(&self, runtime: &Handle) -> bool {
@@ -71,7 +73,7 @@ impl Place {
             return self.first.get() == Some(&runtime.id());
         }
         let is_there = |(known, _): &(Handle, AbortHandle)| known.id() == runtime.id();
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_there)
+        self.runtime.lock().as_ref().is_some_and(is_there)
     }
 
     pub(super) fn lives(&self) -> bool {
@@ -80,7 +82,7 @@ impl Place {
 
     /// Adopts a runtime. False if it has ended.
     pub(super) fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
-        let mut place = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.runtime.lock();
         if self.lives.load(Ordering::Acquire) {
             // Another thread did. With two tenants, the end of one would pass for the end of the other.
             return true;
@@ -103,7 +105,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let place = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let place = self.runtime.get_mut();
         // Else each manager would leave a task behind for as long as its runtime lives.
         place.take().into_iter().for_each(|(_, tenant)| tenant.abort());
     }

@@ -2,9 +2,9 @@
 
 use alloc::{format, string::String, vec::Vec};
 use core::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use crate::executor::Shared;
+use crate::executor::{Mutex, Shared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 
@@ -29,9 +29,8 @@ pub struct Half<S: Signals> {
 struct Told(Mutex<Vec<Notice>>);
 
 impl Told {
-    /// Nothing outside runs under the lock, so a poisoned one guards whole notices.
     fn notices(&self) -> MutexGuard<'_, Vec<Notice>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::{
     path::Path,
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, PoisonError},
     time::Duration,
 };
 
+use crate::executor::Mutex;
 use crate::machine::SessionId;
 
 #[cfg(unix)]
@@ -39,7 +40,7 @@ impl Ear {
             #[cfg(unix)]
             Self::Socket(socket) => socket.hear(limit),
             Self::Deaf(woken, bell) => {
-                let woken = woken.lock().unwrap_or_else(PoisonError::into_inner);
+                let woken = woken.lock();
                 let waited = bell.wait_timeout_while(woken, limit, |woken| !*woken);
                 *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
                 None
@@ -61,7 +62,7 @@ impl Ear {
             #[cfg(unix)]
             Self::Socket(socket) => socket.wake(),
             Self::Deaf(woken, bell) => {
-                *woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                *woken.lock() = true;
                 bell.notify_all();
             }
         }
@@ -75,7 +76,7 @@ mod socket {
         io,
         os::{fd::AsRawFd, unix::net::UnixDatagram},
         path::{Path, PathBuf},
-        sync::{Arc, Mutex, MutexGuard, PoisonError},
+        sync::Arc,
         time::Duration,
     };
 
@@ -83,6 +84,7 @@ mod socket {
         super::{name_of, rights::Rights, session_in},
         OPENING,
     };
+    use crate::executor::Mutex;
     use crate::machine::SessionId;
 
     const KIND: &str = "socket";
@@ -143,13 +145,9 @@ mod socket {
             Ok(Self { directory: directory.to_owned(), session, rights, line, bytes: Mutex::new(vec![0; LONGEST]) })
         }
 
-        fn line(&self) -> MutexGuard<'_, Arc<Line>> {
-            self.line.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
         pub(super) fn hear(&self, limit: Duration) -> Option<String> {
-            let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            let line = self.line().clone();
+            let mut bytes = self.bytes.lock();
+            let line = self.line.lock().clone();
             line.socket.set_read_timeout(Some(limit)).ok()?;
             let length = line.socket.recv(&mut bytes).ok()?;
             String::from_utf8(bytes[..length].to_vec()).ok()
@@ -157,7 +155,7 @@ mod socket {
 
         pub(super) fn wake(&self) {
             // If there is no room, there is something to hear, and nobody waits.
-            let _ = self.line().bell.send(&[]);
+            let _ = self.line.lock().bell.send(&[]);
         }
 
         /// A message that nobody has heard yet is lost with the old one.
@@ -167,7 +165,7 @@ mod socket {
                 // Somebody may have deleted the whole directory. The one around it is not ours to make.
                 let _ = self.rights.make_directory(&self.directory);
                 if let Ok(line) = Line::open(&self.directory, self.session, self.rights) {
-                    *self.line() = Arc::new(line);
+                    *self.line.lock() = Arc::new(line);
                     // Whoever woke the old one must be heard.
                     self.wake();
                 }

@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -16,7 +16,7 @@ use super::{
     ear, sentry,
     sweep::sweep,
 };
-use crate::executor::WeakShared;
+use crate::executor::{Mutex, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Inbox, Notice};
 
@@ -79,24 +79,19 @@ impl Listener {
         }
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has the file of the beacon stay when the beacon is lowered.
     pub(super) fn leave_file(&self) {
-        if let Some(beacon) = &mut self.held().beacon {
+        if let Some(beacon) = &mut self.held.lock().beacon {
             beacon.leave_file();
         }
     }
 
     /// Lowers the beacon, ends the watches and the thread.
     pub(super) fn end(self: &Arc<Self>) {
-        let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeping = self.keeping.lock();
         self.over.store(true, Ordering::SeqCst);
         drop(keeping);
-        let mut held = self.held();
+        let mut held = self.held.lock();
         let (beacon, watches) = (held.beacon.take(), core::mem::take(&mut held.watches));
         drop(held);
         drop(beacon);
@@ -107,7 +102,7 @@ impl Listener {
     pub(super) fn watch(self: &Arc<Self>, watch: u64, session: SessionId) {
         let path = beacon::path(&self.directory, session);
         // Noted first: a sentry may tell at once.
-        self.held().watches.push((watch, Watch::Guarded(path.clone())));
+        self.held.lock().watches.push((watch, Watch::Guarded(path.clone())));
         if !sentry::post(&path, Arc::downgrade(self), watch) {
             self.relieved(watch, false);
         }
@@ -115,7 +110,7 @@ impl Listener {
 
     /// A sentry is there no more: the beacon fell, or must be looked at.
     pub(super) fn relieved(&self, watch: u64, fell: bool) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         let Some(at) = held.watches.iter().position(|(known, _)| *known == watch) else { return };
         if fell {
             held.watches.swap_remove(at);
@@ -131,7 +126,7 @@ impl Listener {
     }
 
     pub(super) fn unwatch(self: &Arc<Self>, watch: u64) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         let Some(at) = held.watches.iter().position(|(known, _)| *known == watch) else { return };
         let (_, ended) = held.watches.swap_remove(at);
         drop(held);
@@ -147,7 +142,7 @@ impl Listener {
 
     /// Has the thread send a message to all whose files have these names.
     pub(super) fn tell_all(&self, names: Names, text: String) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         if held.broadcasts.len() < MOST_BROADCASTS {
             held.broadcasts.push((names, text));
         }
@@ -175,7 +170,7 @@ impl Listener {
 
     /// Whether there is a beacon to look at.
     pub(super) fn looks(&self) -> bool {
-        self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)))
+        self.held.lock().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)))
     }
 
     /// Whether there was something to hear, or a reason to wake.
@@ -185,7 +180,7 @@ impl Listener {
     }
 
     fn send_broadcasts(&self) {
-        let broadcasts = core::mem::take(&mut self.held().broadcasts);
+        let broadcasts = core::mem::take(&mut self.held.lock().broadcasts);
         for (names, text) in broadcasts {
             ear::tell_all(&self.directory, names, self.session, &text, usize::MAX);
         }
@@ -199,12 +194,12 @@ impl Listener {
 
     /// Makes the own files again if somebody deleted them, and tells if the beacon cannot be raised again.
     pub(super) fn keep(&self) {
-        let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeping = self.keeping.lock();
         if self.over.load(Ordering::SeqCst) {
             return;
         }
         self.ear.keep_open();
-        let is_lost = self.held().beacon.as_mut().is_some_and(|beacon| {
+        let is_lost = self.held.lock().beacon.as_mut().is_some_and(|beacon| {
             beacon.mark();
             beacon.gets_lost()
         });
@@ -217,7 +212,7 @@ impl Listener {
     /// Reports the beacons that are gone, each once.
     pub(super) fn look(&self, now: Instant) {
         let mut gone = Vec::new();
-        let mut held = self.held();
+        let mut held = self.held.lock();
         held.watches.retain_mut(|(number, watch)| {
             let is_gone = match watch {
                 Watch::Looked(sight) => sight.is_gone(now),

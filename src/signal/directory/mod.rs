@@ -14,12 +14,11 @@ use std::{
     fs, io,
     iter::Peekable,
     path::{self, Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{ProcessMark, Shared, WeakShared, this_process};
+use crate::executor::{Mutex, ProcessMark, Shared, WeakShared, this_process};
 use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
@@ -141,14 +140,9 @@ impl DirectorySignals {
         beacon::is_seen(&self.directory, session)
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// If the directory cannot be made, no file can be made in it, and no beacon stands.
     fn make_directory(&self) {
-        let mut known = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.rights.lock();
         if Rights::of(&self.directory).is_err() {
             let _ = known.map(|rights| rights.make_directory(&self.directory));
             let _ = fs::create_dir_all(&self.directory);
@@ -167,7 +161,7 @@ impl DirectorySignals {
 
     fn with_listener(&self, act: impl FnOnce(&Shared<Listener>)) {
         // Cloned, so that the lock is released before anything else happens.
-        let listener = self.awake().as_ref().map(|awake| awake.listener.clone());
+        let listener = self.awake.lock().as_ref().map(|awake| awake.listener.clone());
         if let Some(listener) = listener {
             act(&listener);
         }
@@ -193,7 +187,7 @@ impl Signals for DirectorySignals {
             listener.end();
             return false;
         }
-        *self.awake() = Some(Awake { process: this_process(), session, listener });
+        *self.awake.lock() = Some(Awake { process: this_process(), session, listener });
         if let (true, Some(inbox)) = (stands, inbox.upgrade()) {
             inbox.notice(Notice::BeaconStands(session));
         }
@@ -201,7 +195,7 @@ impl Signals for DirectorySignals {
     }
 
     fn rest(&self) {
-        let Some(awake) = self.awake().take() else { return };
+        let Some(awake) = self.awake.lock().take() else { return };
         let session = awake.session;
         drop(awake);
         sweep::sweep_some_if_due(&self.directory, session);
@@ -213,7 +207,7 @@ impl Signals for DirectorySignals {
     }
 
     fn send(&self, message: &Message) {
-        let Some(own) = self.awake().as_ref().map(|awake| awake.session) else { return };
+        let Some(own) = self.awake.lock().as_ref().map(|awake| awake.session) else { return };
         match message.body.recipient() {
             Some(recipient) if recipient == own => {}
             Some(recipient) => {

@@ -4,7 +4,6 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -25,7 +24,7 @@ process_wide!(with_posts, Posts, SortedMap::new());
 /// Has a sentry tell the listener when this beacon falls. False if none can be had: then the listener must look for itself.
 pub(super) fn post(path: &PathBuf, listener: WeakShared<Listener>, watch: u64) -> bool {
     with_posts(|posts| {
-        let mut posts = lock(posts);
+        let mut posts = posts.lock();
         if let Some(told) = posts.get_mut(path) {
             told.retain(|(listener, _)| listener.strong_count() > 0);
             told.push((listener, watch));
@@ -47,7 +46,7 @@ pub(super) fn post(path: &PathBuf, listener: WeakShared<Listener>, watch: u64) -
 /// Stops notifying this listener for that watch. The sentry stays, because nothing can stop it.
 pub(super) fn dismiss(path: &PathBuf, listener: &WeakShared<Listener>, watch: u64) {
     with_posts(|posts| {
-        if let Some(told) = lock(posts).get_mut(path) {
+        if let Some(told) = posts.lock().get_mut(path) {
             told.retain(|(known, number)| *number != watch || !known.ptr_eq(listener));
         }
     });
@@ -55,13 +54,13 @@ pub(super) fn dismiss(path: &PathBuf, listener: &WeakShared<Listener>, watch: u6
 
 #[cfg(all(test, unix))]
 pub(super) fn posts_at(path: &PathBuf) -> usize {
-    with_posts(|posts| lock(posts).get(path).map_or(0, Vec::len))
+    with_posts(|posts| posts.lock().get(path).map_or(0, Vec::len))
 }
 
 /// Stands at a beacon until it falls, or cannot be seen.
 fn stand(path: &PathBuf) {
     let fell = wait(path).is_ok();
-    let told = with_posts(|posts| lock(posts).remove(path)).unwrap_or_default();
+    let told = with_posts(|posts| posts.lock().remove(path)).unwrap_or_default();
     for (listener, watch) in told {
         if let Some(listener) = listener.upgrade() {
             listener.relieved(watch, fell);
@@ -79,9 +78,4 @@ fn wait(path: &Path) -> io::Result<()> {
             locked => return locked,
         }
     }
-}
-
-/// Nothing panics under the lock, so a poisoned one guards a sound value.
-fn lock(posts: &Mutex<Posts>) -> MutexGuard<'_, Posts> {
-    posts.lock().unwrap_or_else(PoisonError::into_inner)
 }

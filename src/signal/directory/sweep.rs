@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    sync::PoisonError,
     time::{Duration, Instant, SystemTime},
     vec::Vec,
 };
@@ -41,7 +40,7 @@ pub(super) fn sweep(directory: &Path) {
 /// As [`sweep_some`], unless a context of this process has just done it in this directory.
 pub(super) fn sweep_some_if_due(directory: &Path, own: SessionId) {
     let is_due = with_looks(|looks| {
-        let (mut looks, now) = (looks.lock().unwrap_or_else(PoisonError::into_inner), clock());
+        let (mut looks, now) = (looks.lock(), clock());
         looks.retain(|_, began| now.duration_since(*began) < SOME_EVERY);
         let directory = directory.to_owned();
         let is_due = !looks.contains_key(&directory);

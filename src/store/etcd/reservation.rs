@@ -11,7 +11,6 @@ use std::{
     collections::HashMap,
     format,
     string::{String, ToString},
-    sync::{Mutex, MutexGuard, PoisonError},
     vec::Vec,
 };
 
@@ -23,6 +22,7 @@ use super::{
     rows::Names,
     transaction::random,
 };
+use crate::executor::Mutex;
 use crate::machine::{Batch, Key, SessionId, StoreError};
 
 /// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
@@ -46,14 +46,9 @@ pub(super) struct Sightings {
 }
 
 impl Sightings {
-    /// Nothing panics under the lock, so a poisoned one guards sound sightings.
-    fn standing(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// When this handle first saw the reservation with this text.
     fn since(&self, key: &str, text: &str) -> Instant {
-        let (mut seen, now) = (self.standing(), Instant::now());
+        let (mut seen, now) = (self.standing.lock(), Instant::now());
         if let Some((_, since)) = seen.get(key).filter(|(known, _)| known == text) {
             return *since;
         }
@@ -66,11 +61,11 @@ impl Sightings {
 
     /// The reservation that was last seen at this key, and since when.
     fn latest(&self, key: &str) -> Option<(String, Instant)> {
-        self.standing().get(key).cloned()
+        self.standing.lock().get(key).cloned()
     }
 
     fn forget(&self, key: &str) {
-        self.standing().remove(key);
+        self.standing.lock().remove(key);
     }
 }
 

@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     format,
     string::{String, ToString},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::MutexGuard,
     vec::Vec,
 };
 
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, ResponseHeader, TxnOp, TxnOpResponse, TxnResponse};
 
+use crate::executor::Mutex;
 use crate::machine::{Key, Row, SessionId};
 
 /// More rows than this are not remembered.
@@ -198,9 +199,8 @@ pub(super) fn gets(names: &Names, rows: &[Row]) -> Vec<TxnOp> {
 pub(super) struct Memory(Mutex<BTreeMap<Row, Seen>>);
 
 impl Memory {
-    /// Nothing panics under the lock, so a poisoned one guards sound rows.
     fn rows(&self) -> MutexGuard<'_, BTreeMap<Row, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn recall(&self, row: &Row) -> Option<Seen> {

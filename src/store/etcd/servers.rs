@@ -4,10 +4,7 @@ use core::time::Duration;
 use std::{
     format,
     string::String,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     vec,
     vec::Vec,
 };
@@ -20,6 +17,7 @@ use super::{
     failure::{Failure, Load, SILENCE},
     tls,
 };
+use crate::executor::Mutex;
 use crate::machine::StoreError;
 
 /// How long to wait for a connection.
@@ -89,16 +87,6 @@ impl Servers {
         self.address.hosts.len()
     }
 
-    /// Nothing panics under the lock, so a poisoned one guards sound clients.
-    fn clients(&self) -> MutexGuard<'_, Vec<Option<Client>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing panics under the lock, so a poisoned one guards sound refusals.
-    fn refusals(&self) -> MutexGuard<'_, Vec<Option<StoreError>>> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Closes the connections. A later call opens one that ends with the call.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -107,27 +95,27 @@ impl Servers {
 
     /// Forgets the connections. The next call opens a new one, and so gets a new token.
     pub(super) fn forget(&self) {
-        self.clients().fill(None);
+        self.clients.lock().fill(None);
     }
 
     /// The server whose turn it is, and a client of it.
     async fn client(&self, deadline: Instant) -> Result<(usize, Client), Failure> {
         let at = self.current.load(Relaxed) % self.many();
-        let known = self.clients()[at].clone();
+        let known = self.clients.lock()[at].clone();
         if let Some(client) = known {
             return Ok((at, client));
         }
         match self.open(at, deadline).await {
             Ok(client) => {
                 // Under the lock that `close` takes, so that it leaves no client behind.
-                let mut clients = self.clients();
+                let mut clients = self.clients.lock();
                 clients[at] = (!self.closed.load(Relaxed)).then(|| client.clone());
                 drop(clients);
-                self.refusals().fill(None);
+                self.refusals.lock().fill(None);
                 Ok((at, client))
             }
             Err(failure) => {
-                self.refusals()[at] = (!failure.error.retry).then(|| failure.error.clone());
+                self.refusals.lock()[at] = (!failure.error.retry).then(|| failure.error.clone());
                 self.turn_from(at);
                 // It only asked to read.
                 Err(Failure { in_doubt: false, ..failure })
@@ -209,7 +197,7 @@ impl Servers {
     /// If a server has refused for good, the error says so, rather than that another server is down. But unless all servers have refused,
     /// the error is worth a retry: another server may be back soon, and a lasting error would cost the leases.
     fn while_others_may_answer(&self, failure: Failure) -> Failure {
-        let refusals = self.refusals();
+        let refusals = self.refusals.lock();
         let Some(refusal) = refusals.iter().flatten().next() else { return failure };
         if refusals.iter().all(Option::is_some) {
             return failure;
@@ -246,7 +234,7 @@ impl Servers {
         };
         if failure.error.retry && is_left {
             // Nothing of an old connection is used again: its token may be out of date as well.
-            self.clients()[at] = None;
+            self.clients.lock()[at] = None;
             self.turn_from(at);
         }
         Err(named(&self.address.hosts[at], failure))

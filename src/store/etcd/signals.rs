@@ -12,7 +12,7 @@ use core::convert::Infallible;
 use std::{
     string::String,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
 };
@@ -21,7 +21,7 @@ use futures::channel::mpsc::{Sender, channel};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{rows::Names, servers::Servers};
-use crate::executor::WeakShared;
+use crate::executor::{Mutex, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::under_way::UnderWay;
@@ -107,11 +107,6 @@ impl EtcdSignals {
     pub(super) fn new(servers: Arc<Servers>, names: Names, bin: Bin, under_way: UnderWay, runtime: Handle) -> Self {
         Self { post: Post { servers, names, bin, under_way }, runtime, awake: Mutex::default() }
     }
-
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Signals for EtcdSignals {
@@ -127,17 +122,17 @@ impl Signals for EtcdSignals {
         let listening = self.runtime.spawn(ear::listen(self.post.clone(), session, hearing.clone(), since));
         let (outbox, letters) = channel(WAITING);
         self.runtime.spawn(mouth::send(self.post.clone(), session, letters));
-        *self.awake() = Some(Awake { session, hearing, listening: listening.abort_handle(), outbox });
+        *self.awake.lock() = Some(Awake { session, hearing, listening: listening.abort_handle(), outbox });
         false
     }
 
     fn rest(&self) {
-        let awake = self.awake().take();
+        let awake = self.awake.lock().take();
         drop(awake);
     }
 
     fn send(&self, message: &Message) {
-        if let Some(awake) = &mut *self.awake() {
+        if let Some(awake) = &mut *self.awake.lock() {
             let to = message.body.recipient();
             if to != Some(awake.session) {
                 // It fails if too many wait already.

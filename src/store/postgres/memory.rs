@@ -4,13 +4,9 @@
 //! What is remembered is a guess. The statement compares every row that the decision rests on, under the same locks as any other
 //! transaction. If a row differs, nothing is written, and the transaction begins anew by reading.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    string::String,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, string::String, sync::MutexGuard};
 
+use crate::executor::Mutex;
 use crate::machine::{Batch, FORMAT, Key, Records, Reply, Row, SessionId, SessionStep, StoreId, StoreNow};
 
 /// At most this many records, and as many sessions, are remembered. The limit saves memory: the record of a key that nobody else uses
@@ -58,9 +54,8 @@ pub(super) struct Decision {
 }
 
 impl Memory {
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn texts(&self) -> MutexGuard<'_, Texts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The rows that a batch needs, if all of them are remembered. The record is forgotten until the batch's outcome is known.

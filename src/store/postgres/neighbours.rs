@@ -3,12 +3,9 @@
 //!
 //! These are guesses. A transaction asks for the sessions that were not guessed, and ignores those that were guessed wrongly.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    vec::Vec,
-};
+use std::{collections::HashMap, sync::MutexGuard, vec::Vec};
 
+use crate::executor::Mutex;
 use crate::machine::{Body, Key, Message, SessionId};
 
 /// A transaction reads at most this many guessed sessions for a key, however many wait.
@@ -22,9 +19,8 @@ const MOST_REMEMBERED: usize = 1_000;
 pub(super) struct Neighbours(Mutex<HashMap<Key, Vec<SessionId>>>);
 
 impl Neighbours {
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Vec<SessionId>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The sessions at these keys, each once, without the one that asks.

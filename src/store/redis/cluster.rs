@@ -3,7 +3,6 @@
 use std::{
     format,
     string::{String, ToString},
-    sync::{Mutex, PoisonError},
     vec::Vec,
 };
 
@@ -13,6 +12,7 @@ use super::{
     failure::{self, Stage},
     node::{Node, address_of, client_at, first_of, one_of, prepared},
 };
+use crate::executor::Mutex;
 use crate::{machine::StoreError, store::tls::Certificates};
 
 /// The number of slots in every cluster.
@@ -68,7 +68,7 @@ impl Cluster {
     /// # Errors
     /// [`StoreError`] if no node leads to it. Trying again does not help if the nodes are in no cluster.
     pub(super) async fn open(&self, files: &Certificates) -> Result<Node, StoreError> {
-        let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.nodes.lock().clone();
         let attempts = known.iter().map(|node| self.owner_by(node, files)).collect();
         let (owner, others) = first_of(attempts).await.map_err(one_of)?;
         let mut nodes = Vec::new();
@@ -77,7 +77,7 @@ impl Cluster {
                 nodes.push(node);
             }
         }
-        *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+        *self.nodes.lock() = nodes;
         Ok(owner)
     }
 
@@ -89,7 +89,7 @@ impl Cluster {
 
     /// Asks another node next time: the one that was asked last may have lost the rest of the cluster.
     pub(super) fn ask_another(&self) {
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         if !nodes.is_empty() {
             nodes.rotate_left(1);
         }

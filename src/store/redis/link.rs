@@ -4,7 +4,7 @@ use core::{fmt, time::Duration};
 use std::{
     string::String,
     sync::{
-        Arc, Mutex as Lock, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -21,6 +21,7 @@ use super::{
     servers::RedisServers,
     setup, tls,
 };
+use crate::executor::Mutex as Lock;
 use crate::{
     machine::{StoreError, StoreErrorKind},
     store::tls::Certificates,
@@ -52,8 +53,7 @@ struct Slot(Lock<Arc<Mutex<Option<Kept>>>>);
 
 impl Slot {
     fn current(&self) -> Arc<Mutex<Option<Kept>>> {
-        // No other code runs under the outer lock, so it guards a sound value even if it is poisoned.
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock())
     }
 
     /// A task of a runtime that nobody drives any more may have locked the place. So nobody waits for the same place
@@ -64,7 +64,7 @@ impl Slot {
             if let Ok(kept) = timeout(STANDS_STILL, Arc::clone(&current).lock_owned()).await {
                 return kept;
             }
-            let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut latest = self.0.lock();
             if Arc::ptr_eq(&latest, &current) {
                 *latest = Arc::default();
             }
@@ -74,7 +74,7 @@ impl Slot {
     /// Forgets the connection. A task that is opening one at this moment drops it after its command. This waits for nobody, because it may
     /// be called where no timers run.
     fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *self.0.lock() = Arc::default();
     }
 
     fn forget(&self) {
@@ -114,8 +114,7 @@ impl Link {
 
     /// The server that was connected to last.
     pub(super) fn address(&self) -> Arc<str> {
-        // No other code runs under the lock, so the text is sound even if the lock is poisoned.
-        Arc::clone(&self.address.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.address.lock())
     }
 
     pub(super) fn database(&self) -> i64 {
@@ -222,7 +221,7 @@ impl Link {
         };
         self.check_eviction(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&node.address);
+        *self.address.lock() = Arc::clone(&node.address);
         *kept = Some(Kept { node: node.clone(), asked_at: Instant::now() });
         Ok(node)
     }

@@ -3,13 +3,13 @@
 use core::fmt;
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     vec::Vec,
 };
 
-use crate::executor::WeakShared;
+use crate::executor::{Mutex, WeakShared};
 use crate::signal::{Inbox, Notice};
 
 /// A server that took over or was restarted may have lost a grant and kept the session that holds it. No heartbeat would show that, so
@@ -35,8 +35,7 @@ impl Listener {
 
 impl Listeners {
     pub(super) fn join(&self, inbox: WeakShared<dyn Inbox>, resting: Arc<AtomicBool>) {
-        // Nothing outside is called under the lock, so a poisoned one guards sound listeners.
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         all.retain(Listener::hears);
         all.push(Listener { inbox, resting });
     }
@@ -47,7 +46,7 @@ impl Listeners {
         if self.told.fetch_max(connection, SeqCst) >= connection {
             return false;
         }
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         let inboxes: Vec<_> = all.iter().filter(|one| one.hears()).filter_map(|one| one.inbox.upgrade()).collect();
         drop(all);
         inboxes.iter().for_each(|inbox| inbox.notice(Notice::Reconnected));
@@ -114,7 +113,7 @@ mod tests {
             resting.store(round % 2 == 0, SeqCst);
         }
         let _again = stays.join(&listeners);
-        assert_eq!(listeners.all.lock().unwrap().len(), 2);
+        assert_eq!(listeners.all.lock().len(), 2);
         listeners.heed(1);
         assert_eq!(stays.times(), 2);
     }

@@ -3,9 +3,11 @@
 use std::{
     collections::HashMap,
     string::{String, ToString},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     vec::Vec,
 };
+
+use crate::executor::Mutex;
 
 /// What stands under the name of a row, and its digest, which Redis computes by `redis.sha1hex`.
 #[derive(Debug)]
@@ -42,9 +44,8 @@ const REMEMBERED: usize = 4_096;
 pub(super) struct Memory(Mutex<HashMap<String, Arc<Text>>>);
 
 impl Memory {
-    /// No other code runs under the lock, so the map is sound even if the lock is poisoned.
     fn texts(&self) -> MutexGuard<'_, HashMap<String, Arc<Text>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn guess(&self, name: &str) -> Found {

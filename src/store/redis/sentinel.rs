@@ -3,7 +3,6 @@
 use std::{
     format,
     string::{String, ToString},
-    sync::{Mutex, PoisonError},
     vec::Vec,
 };
 
@@ -13,6 +12,7 @@ use super::{
     failure::{self, Stage},
     node::{Node, address_of, client_at, first_of, one_of, prepared},
 };
+use crate::executor::Mutex;
 use crate::{machine::StoreError, store::tls::Certificates};
 
 /// Sentinels, and the name by which they know a master and its replicas.
@@ -52,9 +52,8 @@ impl Group {
         format!("{} of the Sentinels {}", self.name, sentinels.join(", "))
     }
 
-    /// No other code runs under the lock, so the list is sound even if the lock is poisoned.
     fn sentinels(&self) -> Vec<Client> {
-        self.sentinels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sentinels.lock().clone()
     }
 
     /// Asks the Sentinels for the master, and connects to it.
@@ -65,7 +64,7 @@ impl Group {
         let sentinels = self.sentinels();
         let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel, files)).collect();
         let (master, sentinel) = first_of(attempts).await.map_err(one_of)?;
-        let mut known = self.sentinels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.sentinels.lock();
         known.sort_by_key(|one| address_of(one) != sentinel);
         Ok(master)
     }

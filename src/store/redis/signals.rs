@@ -5,7 +5,7 @@ use std::{
     format,
     string::{String, ToString},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -27,7 +27,7 @@ use super::{
     outbox::{Letter, send_all},
     setup,
 };
-use crate::executor::{WeakShared, timers_run_here};
+use crate::executor::{Mutex, WeakShared, timers_run_here};
 use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::{backoff::Backoff, inside::io_runs_here};
@@ -69,11 +69,6 @@ impl RedisSignals {
         let home = here_unless(&place.runtime).unwrap_or_else(|| place.runtime.clone());
         Self { place, home, awake: Mutex::default() }
     }
-
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Signals for RedisSignals {
@@ -93,18 +88,18 @@ impl Signals for RedisSignals {
             let (hear, send) = (pin!(ear.hear()), pin!(send_all(&place, waiting)));
             select(hear, send).await;
         });
-        let earlier = self.awake().replace(Awake { session, outbox, resting });
+        let earlier = self.awake.lock().replace(Awake { session, outbox, resting });
         drop(earlier);
         false
     }
 
     fn rest(&self) {
-        let awake = self.awake().take();
+        let awake = self.awake.lock().take();
         drop(awake);
     }
 
     fn send(&self, message: &Message) {
-        let mut awake = self.awake();
+        let mut awake = self.awake.lock();
         let Some(Awake { session, outbox, .. }) = &mut *awake else { return };
         let recipient = message.body.recipient();
         if recipient != Some(*session) {

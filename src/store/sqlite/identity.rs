@@ -71,11 +71,11 @@ mod kept {
         io,
         os::unix::fs::MetadataExt,
         path::Path,
-        sync::{Mutex, PoisonError},
         vec::Vec,
     };
 
     use super::Identity;
+    use crate::executor::Mutex;
 
     struct Kept {
         identity: Identity,
@@ -87,7 +87,7 @@ mod kept {
     pub(super) fn with<T>(path: &Path, work: impl FnOnce(&File, bool) -> T) -> io::Result<T> {
         static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.lock();
         let identity = Identity::of(path)?;
         if let Some(known) = kept.iter().find(|known| known.identity == identity) {
             return Ok(work(&known.file, known.writable));

@@ -3,7 +3,7 @@
 use std::{
     mem::forget,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         mpsc::{self, Sender},
     },
     thread,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{desk, failure::Trouble, file::LeaseFile, still};
-use crate::executor::{ProcessMark, WeakShared, this_process};
+use crate::executor::{Mutex, ProcessMark, WeakShared, this_process};
 use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot;
 use crate::store::StoreWatcher;
@@ -40,7 +40,7 @@ impl Drop for Worker {
     /// to drop the sender there would wait for ever.
     fn drop(&mut self) {
         if self.process != this_process() {
-            forget(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            forget(self.jobs.get_mut().take());
         }
     }
 }
@@ -92,7 +92,7 @@ impl Worker {
     /// Asks at the call; the answer is to be waited for.
     pub(super) async fn ask<T>(&self, job: impl FnOnce(Answer<T>) -> Job) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let Some(jobs) = self.jobs().clone() else { return Err(closed()) };
+        let Some(jobs) = self.jobs.lock().clone() else { return Err(closed()) };
         if jobs.send(job(answer)).is_err() {
             return Err(closed());
         }
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        let mut watchers = lock(&self.watchers);
+        let mut watchers = self.watchers.lock();
         // Otherwise dropped managers would leave memory behind. The list then has room for as many again, so adding a watcher stays cheap.
         if watchers.len() == watchers.capacity() {
             watchers.retain(|known| known.strong_count() > 0);
@@ -114,28 +114,19 @@ impl Worker {
     /// Completes when the file is closed, even if an earlier call was dropped. Further jobs are refused from now on.
     pub(super) async fn close(&self) {
         let (answer, answered) = oneshot::channel();
-        let Some(jobs) = self.jobs().clone() else { return };
+        let Some(jobs) = self.jobs.lock().clone() else { return };
         if jobs.send(Job::Close { answer }).is_ok() {
             drop(jobs);
             answered.await;
         }
-        drop(self.jobs().take());
-    }
-
-    fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
-        lock(&self.jobs)
+        drop(self.jobs.lock().take());
     }
 }
 
 fn tell_gone(watchers: &Watchers) {
     // Taken out, so that the lock is released before anybody is notified.
-    let watchers = std::mem::take(&mut *lock(watchers));
+    let watchers = std::mem::take(&mut *watchers.lock());
     watchers.iter().filter_map(|watcher| watcher.upgrade()).for_each(|watcher| watcher.store_gone());
-}
-
-/// Nothing panics under these locks, so a poisoned one guards a sound value.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn closed() -> StoreError {
@@ -171,7 +162,7 @@ mod tests {
             let watcher = Arc::downgrade(&Arc::new(Watcher));
             worker.watch(watcher);
         }
-        let watchers = std::mem::take(&mut *lock(&worker.watchers));
+        let watchers = std::mem::take(&mut *worker.watchers.lock());
         assert!(watchers.len() <= 4 * stays.len(), "{} are kept", watchers.len());
         assert_eq!(watchers.iter().filter(|watcher| watcher.strong_count() > 0).count(), stays.len());
         drop(worker);

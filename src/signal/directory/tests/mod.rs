@@ -11,7 +11,6 @@ use std::{
     path::PathBuf,
     process::{self, Command},
     sync::{
-        Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -26,7 +25,7 @@ use super::{
     name_of, names, sentry,
     sweep::{sweep, sweep_some},
 };
-use crate::executor::Shared;
+use crate::executor::{Mutex, Shared};
 use crate::machine::SessionId;
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::Reach;
@@ -84,7 +83,7 @@ struct Told(Mutex<mpsc::Sender<Notice>>);
 
 impl Inbox for Told {
     fn notice(&self, notice: Notice) {
-        drop(self.0.lock().unwrap().send(notice));
+        drop(self.0.lock().send(notice));
     }
 }
 
@@ -324,7 +323,7 @@ fn a_sentry_that_finds_no_file_leaves_it_to_the_listener_to_look_on() {
     assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
     assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconStands(OWN)));
     signals.watch(1, OTHER);
-    assert!(comes_true(|| signals.awake().as_ref().is_some_and(|awake| awake.listener.looks())));
+    assert!(comes_true(|| signals.awake.lock().as_ref().is_some_and(|awake| awake.listener.looks())));
     assert!(notices.try_recv().is_err());
 }
 
@@ -349,7 +348,7 @@ fn a_look_that_failed_is_tried_again() {
     fs::write(directory.join(name_of(OTHER, "beacon")), "").unwrap();
     lead_to(&file);
     signals.watch(1, OTHER);
-    assert!(comes_true(|| signals.awake().as_ref().is_some_and(|awake| awake.listener.looks())));
+    assert!(comes_true(|| signals.awake.lock().as_ref().is_some_and(|awake| awake.listener.looks())));
     assert!(notices.try_recv().is_err());
     lead_to(&real);
     assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconGone { watch: 1 }));

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::{
     format,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use etcd_client::{Client, Error, PutOptions};
@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt, channel::mpsc::Receiver};
 use tokio::time::Instant;
 
 use super::{Letter, Post};
+use crate::executor::Mutex;
 use crate::machine::SessionId;
 use crate::store::etcd::failure::{Failure, Load};
 
@@ -40,9 +41,8 @@ impl Bin {
         *self.lock() = Some((lease, since));
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, Option<(i64, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -8,10 +8,7 @@ mod outbox;
 mod watches;
 
 use core::{fmt, time::Duration};
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::{
     sync::{
@@ -22,7 +19,7 @@ use tokio::{
 };
 
 use super::{Place, carrier::Exchange};
-use crate::executor::{Shared, WeakShared};
+use crate::executor::{Mutex, Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
 
@@ -104,13 +101,8 @@ impl PostgresSignals {
         Self { exchange, place, beacons, awake: Mutex::default(), speaking }
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, event: impl FnOnce(&Awake) -> Option<Event>) {
-        if let Some(awake) = &*self.awake()
+        if let Some(awake) = &*self.awake.lock()
             && let Some(event) = event(awake)
         {
             // Its task is gone with its runtime.
@@ -133,12 +125,12 @@ impl Signals for PostgresSignals {
         // Counted before it begins, so that nobody misses it.
         self.speaking.0.send_modify(|count| *count += 1);
         self.place.runtime.spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
-        *self.awake() = Some(Awake { session, events, over, watches });
+        *self.awake.lock() = Some(Awake { session, events, over, watches });
         beacon
     }
 
     fn rest(&self) {
-        let awake = self.awake().take();
+        let awake = self.awake.lock().take();
         drop(awake);
     }
 

@@ -7,11 +7,13 @@
 
 use core::time::Duration;
 use std::{
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{LazyLock, MutexGuard},
     vec::Vec,
 };
 
 use tokio::time::Instant;
+
+use crate::executor::Mutex;
 
 /// The pause between two looks if a watched context does not wait, if nothing is watched any more, or if the connection is young.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -144,9 +146,8 @@ impl Watches {
         Self(Mutex::new(Watched { locks, ended, looked: None, proves_from, seen, says_waits: false }))
     }
 
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn add(&self, watch: u64, locks: Locks) {

@@ -1,10 +1,7 @@
 //! A few connections that the transactions of one store take turns on.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     vec::Vec,
 };
 
@@ -19,6 +16,7 @@ use super::{
     carry,
     dial::Dial,
 };
+use crate::executor::Mutex;
 use crate::machine::StoreError;
 
 pub(super) struct Pool {
@@ -44,18 +42,13 @@ impl Pool {
         let idle = Mutex::new(Vec::from([Connection { client: first, prepared: Prepared::default() }]));
         Self { dial, idle, handles: AtomicUsize::new(1) }
     }
-
-    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[async_trait]
 impl Lender for Pool {
     async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
         let standing = {
-            let mut idle = self.idle();
+            let mut idle = self.idle.lock();
             idle.retain(|connection| !connection.client.is_closed());
             idle.pop()
         };
@@ -82,7 +75,7 @@ impl Lender for Pool {
     }
 
     fn forget_idle(&self) {
-        self.idle().clear();
+        self.idle.lock().clear();
     }
 
     fn share(&self) {
@@ -91,7 +84,7 @@ impl Lender for Pool {
 
     fn leave(&self) {
         if self.handles.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.idle().clear();
+            self.idle.lock().clear();
         }
     }
 }
@@ -110,7 +103,7 @@ impl Loan for Taken<'_> {
 
     fn give_back(self: Box<Self>) {
         if !self.connection.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
-            self.pool.idle().push(self.connection);
+            self.pool.idle.lock().push(self.connection);
         }
     }
 }
