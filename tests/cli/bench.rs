@@ -7,7 +7,8 @@ use nix::sys::{
     wait::{WaitPidFlag, WaitStatus, waitpid},
 };
 
-use crate::harness::{Running, Scratch, can_be_interrupted, until};
+use crate::harness::{Running, Scratch, can_be_interrupted};
+use crate::until::wait_until;
 
 fn key(bench: &Running) -> String {
     format!("leasehold bench {}", bench.pid())
@@ -17,7 +18,9 @@ fn key(bench: &Running) -> String {
 fn start(scratch: &Scratch) -> Running {
     // A group of its own makes it the job of a process that can continue it.
     let bench = Running::start(scratch.leasehold(&["bench", "--rounds", "100000"]).process_group(0));
-    until("its first lease", || scratch.file().exists() && scratch.done(&["list", &key(&bench)]).out.contains("bench"));
+    wait_until("its first lease", || {
+        scratch.file().exists() && scratch.done(&["list", &key(&bench)]).out.contains("bench")
+    });
     bench
 }
 
@@ -53,7 +56,7 @@ fn a_bench_that_is_stopped_leaves_the_store_to_others_and_goes_on() {
     for _ in 0..20 {
         bench.signal(Signal::SIGTSTP);
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        until("the stop", || matches!(waitpid(bench.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
+        wait_until("the stop", || matches!(waitpid(bench.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
         other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("others can write to the store");
         bench.signal(Signal::SIGCONT);
     }

@@ -321,7 +321,7 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
     for (options, lease) in [(&["-n"][..], "4"), (&["-w", "0.1"], "1")] {
         let holder = scratch.ready(&["--lease", lease], "echo ready; exec sleep 600");
         scratch.stop(&holder);
-        crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
+        crate::until::wait_until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
         let mut arguments = vec!["run", "-q"];
         arguments.extend(options);
         arguments.extend(["k", "echo", "granted"]);
@@ -345,9 +345,9 @@ fn refused_by_a_holder_that_goes_on(lease: u64) -> (i32, Duration, Duration) {
     let holder = scratch.ready(&["--lease", &lease.to_string()], "echo ready; exec sleep 600");
     // Its beat stands still for longer than its lease. Nobody waits who could take the key.
     scratch.stop(&holder);
-    crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
+    crate::until::wait_until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
     let mut waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
-    crate::harness::until("the queue", || waits.has_ended() || crate::show::queued(&scratch) == 1);
+    crate::until::wait_until("the queue", || waits.has_ended() || crate::show::queued(&scratch) == 1);
     let is_early = waits.has_ended();
     holder.signal(nix::sys::signal::Signal::SIGCONT);
     let start = Instant::now();
@@ -476,7 +476,7 @@ fn waits_for_a_file(is_locked: bool) -> Result<Duration, String> {
     other.busy_timeout(LIMIT).unwrap();
     let begun = Instant::now();
     let mut waiter = scratch.start(&["run", "-q", "-w", "2", "k", "true"]);
-    crate::harness::until("the queue", || waiter.has_ended() || crate::show::queued(&scratch) == 1);
+    crate::until::wait_until("the queue", || waiter.has_ended() || crate::show::queued(&scratch) == 1);
     let busy = is_locked.then(|| other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap());
     let was_seen = !waiter.has_ended();
     let (code, err) = waiter.end();

@@ -69,7 +69,7 @@ fn a_candidate_whose_store_is_away_campaigns_again_when_it_is_back() {
     leader.until_err("campaigning again");
     leader.until_err("trying again");
     drop(busy);
-    crate::harness::until("somebody leads again", || scratch.done(&["status", "k"]).out.contains("held"));
+    crate::until::wait_until("somebody leads again", || scratch.done(&["status", "k"]).out.contains("held"));
     for candidate in [&leader, &next] {
         candidate.signal(Signal::SIGTERM);
     }

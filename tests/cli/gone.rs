@@ -4,8 +4,9 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Running, Scratch, until};
+use crate::harness::{Running, Scratch};
 use crate::show::until_queued;
+use crate::until::wait_until;
 
 pub(crate) fn delete(scratch: &Scratch) {
     for suffix in ["", "-wal", "-shm"] {
@@ -22,7 +23,7 @@ fn a_waiter_whose_file_is_deleted_waits_on_in_the_new_one() {
     until_queued(&scratch, 2);
     delete(&scratch);
     // One of them is granted the key in the new file, and the other one after it.
-    until("a grant", || scratch.file().exists() && scratch.done(&["status", "k"]).out.contains("held"));
+    wait_until("a grant", || scratch.file().exists() && scratch.done(&["status", "k"]).out.contains("held"));
     drop(holder);
     until_queued(&scratch, 1);
     for waiter in &waiters {

@@ -24,6 +24,7 @@ use nix::{
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::skipped::skip;
+use crate::until::wait_until;
 
 /// Longer than anything takes, however busy the machine is.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -88,9 +89,9 @@ impl Scratch {
     pub(crate) fn stop(&self, running: &Running) {
         let mut other = Connection::open(self.file()).unwrap();
         other.busy_timeout(Duration::ZERO).unwrap();
-        until("a stop between two writes", || {
+        wait_until("a stop between two writes", || {
             running.signal(Signal::SIGSTOP);
-            until("the stop", || running.is_stopped());
+            wait_until("the stop", || running.is_stopped());
             let is_free = other.transaction_with_behavior(TransactionBehavior::Immediate).is_ok();
             if !is_free {
                 running.signal(Signal::SIGCONT);
@@ -206,14 +207,14 @@ impl Running {
     }
 
     pub(crate) fn until_err(&self, part: &str) {
-        until(&format!("{part:?} on stderr"), || self.err().contains(part));
+        wait_until(&format!("{part:?} on stderr"), || self.err().contains(part));
     }
 
     /// Waits for its end: its code as a shell shows it, and what it said on stderr.
     pub(crate) fn end(mut self) -> (i32, String) {
         let status = self.status();
         // The last words may still be under way.
-        until("the end of stderr", || Arc::strong_count(&self.err) == 1);
+        wait_until("the end of stderr", || Arc::strong_count(&self.err) == 1);
         let code = status.code().or_else(|| Some(128 + status.signal()?));
         (code.expect("it exits, or a signal ends it"), self.err())
     }
@@ -224,7 +225,7 @@ impl Running {
 
     pub(crate) fn status(&mut self) -> ExitStatus {
         let mut status = None;
-        until("its end", || {
+        wait_until("its end", || {
             status = self.child.try_wait().expect("it is a child");
             status.is_some()
         });
@@ -260,15 +261,6 @@ pub(crate) fn can_be_interrupted() -> bool {
     }
     skip("this system may have these tests started with signals ignored");
     false
-}
-
-/// Waits for a condition.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < LIMIT, "{what} did not come");
-        thread::sleep(Duration::from_millis(3));
-    }
 }
 
 /// A machine that is busy for a moment spoils what is measured. Then the next attempt is made, and one of them must be right.

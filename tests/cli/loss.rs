@@ -13,8 +13,9 @@ use nix::{
 };
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::harness::{Running, Scratch, is_right_once, until};
+use crate::harness::{Running, Scratch, is_right_once};
 use crate::signals::NAPS;
+use crate::until::wait_until;
 
 fn steal(scratch: &Scratch) {
     let done = scratch.done(&["steal", "k"]);
@@ -163,7 +164,7 @@ fn told_and_killed() -> (Duration, Duration) {
     // It says nothing if the machine is so busy that the command does not run before KILL.
     let said = running.line();
     let told = if said.as_deref() == Some("told") { start.elapsed() } else { Duration::MAX };
-    until("its end", || kill(command, None) == Err(Errno::ESRCH));
+    wait_until("its end", || kill(command, None) == Err(Errno::ESRCH));
     let killed = start.elapsed();
     drop(busy);
     ended(running, "cannot be renewed: another connection held the write lock");

@@ -51,6 +51,8 @@ mod stores;
 mod terminal;
 mod terminal_codes;
 mod turns;
+#[path = "../processes/until.rs"]
+mod until;
 mod visitors;
 #[path = "../processes/wall_clock.rs"]
 #[allow(dead_code, reason = "the tests of the stores need it")]

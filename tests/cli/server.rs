@@ -14,9 +14,10 @@ use nix::{
 };
 
 use crate::{
-    harness::{Done, Running, Scratch, is_right_once, until},
+    harness::{Done, Running, Scratch, is_right_once},
     proxy::{Proxy, Way, Wire},
     signals::NAPS,
+    until::wait_until,
     wall_clock::WallClock,
 };
 
@@ -153,7 +154,7 @@ fn ends_when_the_server_falls_silent(place: &Place, lease: u64) -> (Option<Strin
     proxy.fall_silent();
     let silent = Instant::now();
     let told = holder.line();
-    until("its end", || kill(command, None) == Err(Errno::ESRCH));
+    wait_until("its end", || kill(command, None) == Err(Errno::ESRCH));
     let took = silent.elapsed();
     ended(holder, "cannot be renewed");
     (told, took)
@@ -206,7 +207,7 @@ fn finds_when_it_begins(place: &Place, on_loss: &str, cut_off: impl Fn(&Proxy)) 
     let mut rival = place.scratch.start(&[&options, &times[..], &[key, "sh", "-c", &look]].concat());
     let waits = || place.done("status", &["--json", key]).out.contains(r#""queue":[{"#);
     // On a busy machine, the holder may have lost the lease by then.
-    until("the queue", || rival.has_ended() || waits());
+    wait_until("the queue", || rival.has_ended() || waits());
     cut_off(&proxy);
     let found = rival.line().expect("it is granted the key");
     match on_loss {
@@ -291,11 +292,7 @@ mod postgres_with_beacons {
     use std::{thread::sleep, time::Duration};
 
     use super::{Place, finds_when_it_begins};
-    use crate::{
-        harness::{is_right_once, until},
-        postgres_server as server,
-        proxy::Proxy,
-    };
+    use crate::{harness::is_right_once, postgres_server as server, proxy::Proxy, until::wait_until};
 
     fn place(name: &str) -> Option<Place> {
         let tables = server::Place::new(&format!("beacons_{}", &name[..name.len().min(40)]))?;
@@ -317,7 +314,7 @@ mod postgres_with_beacons {
         let holder = || place.scratch.ready(&options, "echo ready; exec sleep 600");
         let first = holder();
         let waits = place.scratch.start(&["run", "-q", "--store", &place.url, "k", "echo", "granted"]);
-        until("the queue", || place.done("status", &["--json", "k"]).out.contains(r#""queue":[{"#));
+        wait_until("the queue", || place.done("status", &["--json", "k"]).out.contains(r#""queue":[{"#));
         drop(first);
         assert_eq!(waits.line().as_deref(), Some("granted"));
         drop(holder());

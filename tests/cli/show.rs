@@ -4,7 +4,8 @@ use std::{fs, path::PathBuf};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Running, Scratch, done, until};
+use crate::harness::{Running, Scratch, done};
+use crate::until::wait_until;
 
 /// How many wait for `k`.
 pub(crate) fn queued(scratch: &Scratch) -> usize {
@@ -14,7 +15,7 @@ pub(crate) fn queued(scratch: &Scratch) -> usize {
 }
 
 pub(crate) fn until_queued(scratch: &Scratch, count: usize) {
-    until("the queue", || queued(scratch) == count);
+    wait_until("the queue", || queued(scratch) == count);
 }
 
 #[test]
@@ -69,11 +70,11 @@ fn the_dead_are_marked() {
     assert!(!shown(&["list"]).contains("dead") && !shown(&["list", "--json"]).contains("dead"));
     assert_eq!(shown(&["list", "--json"]).matches(r#""life":"alive""#).count(), 2);
     waiter.signal(Signal::SIGKILL);
-    until("its mark", || shown(&["list", "--json"]).contains(r#""life":"dead""#));
+    wait_until("its mark", || shown(&["list", "--json"]).contains(r#""life":"dead""#));
     assert_eq!(cells(&shown(&["list"]))[6], "0", "nobody alive waits");
     assert!(shown(&["status", "k"]).trim_end().ends_with("(its process has ended)"));
     holder.signal(Signal::SIGKILL);
-    until("its mark", || shown(&["list", "--json"]).matches(r#""life":"dead""#).count() == 2);
+    wait_until("its mark", || shown(&["list", "--json"]).matches(r#""life":"dead""#).count() == 2);
     let list = shown(&["list"]);
     assert_eq!(cells(&list)[3], "dead", "{list}");
     let status = shown(&["status", "k"]);

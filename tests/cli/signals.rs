@@ -19,9 +19,10 @@ use nix::{
 };
 use rusqlite::Connection;
 
-use crate::harness::{LIMIT, Running, Scratch, can_be_interrupted, is_right_once, until};
+use crate::harness::{LIMIT, Running, Scratch, can_be_interrupted, is_right_once};
 use crate::show::{queued, until_queued};
 use crate::skipped::skip;
+use crate::until::wait_until;
 
 /// Sleeps in short naps, so that a trap is not kept waiting.
 pub(crate) const NAPS: &str = "echo ready; while :; do sleep 0.02; done";
@@ -151,7 +152,7 @@ fn replacing_a_killed_holder() -> Duration {
     let took = start.elapsed();
     println!("replaced after {took:?}");
     if cfg!(target_os = "linux") {
-        until("the end of its command", || kill(command, None) == Err(Errno::ESRCH) || is_zombie(command));
+        wait_until("the end of its command", || kill(command, None) == Err(Errno::ESRCH) || is_zombie(command));
     }
     took
 }
@@ -191,7 +192,7 @@ fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
 
 fn ending_by_a_signal(scratch: &Scratch, arguments: &[&str]) -> Duration {
     let running = scratch.start(arguments);
-    until("its handler", || handles(running.pid(), Signal::SIGTERM));
+    wait_until("its handler", || handles(running.pid(), Signal::SIGTERM));
     let start = std::time::Instant::now();
     running.signal(Signal::SIGTERM);
     let (code, err) = running.end();
@@ -244,7 +245,7 @@ fn who_is_stopped_while_it_waits_is_in_nobodys_way() {
         thread::sleep(moment);
         waits.signal(Signal::SIGTSTP);
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
+        wait_until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
         waits
     };
     for round in 0..40 {
@@ -276,7 +277,7 @@ fn who_is_stopped_while_the_file_is_locked_leaves_the_queue_first() {
     thread::sleep(Duration::from_secs(2));
     other.execute_batch("ROLLBACK").unwrap();
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-    until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
+    wait_until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
     assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
 }
 
@@ -320,7 +321,7 @@ fn a_theft_that_is_told_to_stop_is_carried_out_and_reported() {
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
         caught & (1 << (Signal::SIGTSTP as i32 - 1)) != 0
     };
-    until("it listens", listens);
+    wait_until("it listens", listens);
     thief.signal(Signal::SIGTSTP);
     drop(busy);
     assert!(thief.line().is_some_and(|line| line.starts_with("took \"k\" from ")), "{}", thief.err());

@@ -15,9 +15,10 @@ use nix::{
 };
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use crate::harness::{Scratch, can_be_interrupted, until};
+use crate::harness::{Scratch, can_be_interrupted};
 use crate::show::{queued, until_queued};
 use crate::skipped::skip;
+use crate::until::wait_until;
 
 /// Somebody who types, and reads what comes.
 pub(crate) struct Typist {
@@ -67,19 +68,19 @@ impl Typist {
 
     pub(crate) fn sees(&self, part: &str) {
         let screen = || self.screen.lock().unwrap().clone();
-        let seen = std::panic::catch_unwind(|| until(part, || screen().contains(part)));
+        let seen = std::panic::catch_unwind(|| wait_until(part, || screen().contains(part)));
         assert!(seen.is_ok(), "{part:?} is not on the screen: {:?}", screen());
     }
 
     /// Waits for the end of the session's first process, however it ends.
     fn goes(&mut self) {
-        until("the end of the session", || self.leader.try_wait().expect("it is a child").is_some());
+        wait_until("the end of the session", || self.leader.try_wait().expect("it is a child").is_some());
     }
 
     /// The code of the session's first process.
     pub(crate) fn ends(mut self) -> i32 {
         let mut code = None;
-        until("the end of the session", || {
+        wait_until("the end of the session", || {
             code = self.leader.try_wait().expect("it is a child").and_then(|status| status.code());
             code.is_some()
         });
@@ -422,7 +423,7 @@ fn a_command_that_ends_in_the_background_leaves_the_terminal_to_the_shell() {
     typist.types("bg; echo it go''es\n");
     typist.sees("it goes");
     std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
-    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    wait_until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
     typist.types("echo the shell li''ves\n");
     typist.sees("the shell lives");
     typist.types("exit 0\n");
@@ -438,7 +439,7 @@ fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() 
     typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("exit 0\n");
     assert_eq!(typist.ends(), 0);
-    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    wait_until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
 }
 
 /// Somebody sent CONT to the command, and not to leasehold. The command runs, so it needs no shell.
@@ -460,7 +461,7 @@ fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     // leasehold looks for its shell every second.
     thread::sleep(std::time::Duration::from_millis(2_500));
     std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
-    until("the end of the command by itself", || scratch.0.join("went").exists());
+    wait_until("the end of the command by itself", || scratch.0.join("went").exists());
 }
 
 /// Without a shell, nobody can bring the command to the foreground.
@@ -469,8 +470,8 @@ fn a_command_that_asks_for_the_terminal_without_a_shell_does_not_keep_its_lease(
     let scratch = Scratch::new();
     let Some(mut typist) = Typist::sit_down_at_bash(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
     typist.types("(leasehold run k -- sh -c ': > began; read line </dev/tty' &)\n");
-    until("the begin of the command", || scratch.0.join("began").exists());
-    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    wait_until("the begin of the command", || scratch.0.join("began").exists());
+    wait_until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
     typist.types("exit 0\n");
     assert_eq!(typist.ends(), 0);
 }

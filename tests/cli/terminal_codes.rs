@@ -9,9 +9,10 @@ use nix::{
 
 use crate::{
     gone::delete,
-    harness::{Scratch, can_be_interrupted, until},
+    harness::{Scratch, can_be_interrupted},
     show::until_queued,
     terminal::{Typist, holder},
+    until::wait_until,
 };
 
 /// A line of shell, and the code that it leaves. Each row of the guide's table is here.
@@ -152,7 +153,7 @@ fn who_loses_its_terminal_leaves_the_key_and_the_queue() {
     drop(waits);
     until_queued(&scratch, 0);
     drop(holds);
-    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    wait_until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
 }
 
 /// The command has the terminal, and ignores TERM.

@@ -62,6 +62,8 @@ mod sweeps;
 mod threads;
 #[cfg(feature = "store-etcd-tls")]
 mod tls;
+#[path = "../processes/until.rs"]
+mod until;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 #[path = "../stores/ways.rs"]

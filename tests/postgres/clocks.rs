@@ -8,7 +8,8 @@ use tokio::runtime::Runtime;
 use crate::{
     jumps::{self, LEASE, a_jump_moves_no_lease, start_by},
     other::Other,
-    server::{Place, Server, connect, until},
+    server::{Place, Server, connect},
+    until::until,
     wall_clock::WallClock,
 };
 

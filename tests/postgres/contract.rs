@@ -12,7 +12,8 @@ use tokio::runtime::Runtime;
 
 use crate::{
     names,
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, on_server},
+    until::until,
 };
 
 #[test]

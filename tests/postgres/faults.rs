@@ -20,7 +20,8 @@ use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
     proxy::{Commit, Proxy},
-    server::{PATIENCE, Place, Server, on_server, until},
+    server::{PATIENCE, Place, Server, on_server},
+    until::until,
 };
 
 /// For requests of which a test waits until their time limit has passed.

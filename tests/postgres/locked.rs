@@ -27,7 +27,8 @@ use tokio_postgres::error::SqlState;
 use crate::{
     leases::with_longer_leases,
     proxy::Way as Direction,
-    server::{Place, Server, on_server, until},
+    server::{Place, Server, on_server},
+    until::until,
 };
 
 const LONG: Duration = Duration::from_secs(60);

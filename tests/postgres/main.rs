@@ -66,6 +66,8 @@ mod swallowed;
 mod sweeps;
 #[path = "../stores/threads.rs"]
 mod threads;
+#[path = "../processes/until.rs"]
+mod until;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 #[path = "../stores/warnings.rs"]

@@ -7,7 +7,8 @@ use tokio::{runtime::Runtime, task::block_in_place};
 
 use crate::{
     other::{Other, say, told},
-    server::{PATIENCE, Place, Server, on_server, until},
+    server::{PATIENCE, Place, Server, on_server},
+    until::until,
 };
 
 /// Of each process.

@@ -15,8 +15,9 @@ use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 use crate::{
     pools::{self, Pool},
     proxy::Way,
-    server::{PATIENCE, Place, connect, on_server, until},
+    server::{PATIENCE, Place, connect, on_server},
     signals::LONG_LEASE,
+    until::until,
 };
 
 impl Pool for Deadpool {

@@ -18,10 +18,7 @@ use sqlx::{
 
 use tokio::runtime::Runtime;
 
-use crate::{
-    pools::Pool,
-    server::{Place, wait_until},
-};
+use crate::{pools::Pool, server::Place, until::wait_until};
 
 impl Pool for PgPool {
     const NAME: &'static str = "sqlx::PgPool";

@@ -13,8 +13,9 @@ use tokio::{runtime::Builder, time::timeout};
 use crate::{
     port::free_port,
     proxy::Way,
-    server::{PATIENCE, Place, as_server, connect, folder, keep, on_server, until},
+    server::{PATIENCE, Place, as_server, connect, folder, keep, on_server},
     skipped::skip,
+    until::until,
     warnings::Warnings,
 };
 

@@ -17,7 +17,8 @@ use tokio::runtime::Runtime;
 use crate::{
     pooler::Pooler,
     proxy::{Commit, Way},
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, on_server},
+    until::until,
 };
 
 /// An application's pool.

@@ -9,7 +9,8 @@ use leasehold::{
     store::{PostgresStore, Store},
 };
 
-use crate::server::{Place, on_server, until};
+use crate::server::{Place, on_server};
+use crate::until::until;
 
 /// The store prepares before this many transactions have run on a connection.
 const ENOUGH: u128 = 5;

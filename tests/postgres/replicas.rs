@@ -11,7 +11,8 @@ use leasehold::{
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 
-use crate::server::{Server, connect, until};
+use crate::server::{Server, connect};
+use crate::until::until;
 
 /// If a limit of the store's cut the wait short, the server would answer that the lease is granted, and a failover would undo that.
 #[test]

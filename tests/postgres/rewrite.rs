@@ -11,7 +11,8 @@ use tokio::{
 use crate::{
     leases::with_longer_leases,
     proxy::{Commit, Proxy},
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, on_server},
+    until::until,
 };
 
 async fn manager(place: &Place) -> LeaseManager {

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use leasehold::store::{PostgresStore, PostgresStoreBuilder};
@@ -23,29 +23,12 @@ use crate::{
     programs::{is_root, programs},
     proxy::{Proxy, Wire},
     skipped::skip,
+    until::wait_until,
     wall_clock::WallClock,
 };
 
 /// More than anything takes here, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until something holds.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < PATIENCE, "this did not come about: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Waits until something holds, on a runtime.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let since = Instant::now();
-    while !holds().await {
-        assert!(since.elapsed() < PATIENCE, "this did not come about: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// A folder that the server's user owns.
 pub(crate) fn folder() -> PathBuf {

@@ -26,7 +26,8 @@ use tokio::{
 use crate::{
     missed,
     other::{Other, say, told},
-    server::{PATIENCE, Place, Server, on_server, until},
+    server::{PATIENCE, Place, Server, on_server},
+    until::until,
 };
 
 /// Twice what a look at the beacons takes, and much more than a message does.

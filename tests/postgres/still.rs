@@ -21,7 +21,8 @@ use tokio::{
     time::timeout,
 };
 
-use crate::server::{PATIENCE, Place, until};
+use crate::server::{PATIENCE, Place};
+use crate::until::until;
 
 /// The store was connected in this runtime, which has no thread of its own.
 fn connected(prefix: &str) -> Option<(Runtime, PostgresStore)> {

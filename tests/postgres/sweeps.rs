@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor, store::PostgresStore};
 use tokio::{runtime::Builder, time::sleep};
 
-use crate::{
-    leases::with_longer_leases,
-    server::{Place, until},
-};
+use crate::{leases::with_longer_leases, server::Place, until::until};
 
 /// Runs a test on one thread, where a sweep begins only once the test waits for something; in a store with many records.
 fn in_crowd<F: Future<Output = ()>>(prefix: &str, test: impl FnOnce(Place) -> F) {

@@ -62,6 +62,8 @@ mod still;
 mod takeovers;
 #[path = "../stores/threads.rs"]
 mod threads;
+#[path = "../processes/until.rs"]
+mod until;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 #[path = "../stores/warnings.rs"]

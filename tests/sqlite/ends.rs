@@ -1,12 +1,6 @@
 //! How a store ends, and its files with it.
 
-use std::{
-    fs,
-    path::PathBuf,
-    pin::pin,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, pin::pin, time::Duration};
 
 use futures::{FutureExt, executor::block_on};
 use leasehold::{
@@ -17,7 +11,7 @@ use leasehold::{
 };
 use rusqlite::TransactionBehavior;
 
-use crate::{Scratch, connect, file};
+use crate::{Scratch, connect, file, until::wait_until};
 
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
@@ -60,10 +54,6 @@ fn stores_that_are_dropped_leave_no_file_open() {
         let mut files = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         files.any(|file| fs::read_link(file.path()).is_ok_and(is_ours))
     };
-    let began = Instant::now();
     // The thread of each store closes the file a moment later.
-    while is_open() {
-        assert!(began.elapsed() < BUSY, "a file is still open");
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("no file is open", || !is_open());
 }

@@ -13,10 +13,7 @@ use leasehold::{LeaseGuard, LeaseManager, ReleaseOutcome};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
 
-use crate::{Scratch, connect, file, manager, skipped::skip};
-
-/// Longer than anything takes, however busy the machine is.
-const BUSY: Duration = Duration::from_secs(60);
+use crate::{Scratch, connect, file, manager, skipped::skip, until::until};
 
 /// What is full is told as such, and passes when there is room again.
 #[test]
@@ -92,11 +89,8 @@ fn on_a_full_disk_the_leases_of_many_new_keys_are_still_renewed() {
     Runtime::new().unwrap().block_on(async {
         let leases = manager(&disk.0).build().unwrap();
         let guards = outgrow(&leases).await;
-        let (database, begun) = (connect(&disk.0), Instant::now());
-        while shortage(&database, &disk.0) > 0 {
-            assert!(begun.elapsed() < BUSY, "the file has not grown");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let database = connect(&disk.0);
+        until("the file has grown", async || shortage(&database, &disk.0) == 0).await;
         disk.fill();
         for guard in guards {
             guard.extend(Duration::from_secs(30)).await.unwrap();
@@ -133,11 +127,8 @@ fn the_file_grows_with_the_rows_of_hundreds_of_keys() {
         let request = |key| leases.lock(&format!("key {key}")).info("x".repeat(4_000)).acquire();
         let guards = join_all((0..300).map(request)).await;
         assert!(guards.iter().all(Result::is_ok));
-        let (database, begun) = (connect(&scratch.0), Instant::now());
-        while shortage(&database, &scratch.0) > 0 {
-            assert!(begun.elapsed() < BUSY, "the file lacks {} bytes", shortage(&database, &scratch.0));
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let database = connect(&scratch.0);
+        until("the file has grown", async || shortage(&database, &scratch.0) == 0).await;
     });
 }
 

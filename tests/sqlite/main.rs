@@ -35,6 +35,8 @@ mod shared;
 #[path = "../processes/skipped.rs"]
 mod skipped;
 mod swapped;
+#[path = "../processes/until.rs"]
+mod until;
 mod users;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;

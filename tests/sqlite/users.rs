@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    future::Future,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
     process::Command,
@@ -12,7 +11,14 @@ use std::{
 use leasehold::{LeaseGuard, LeaseManager};
 use tokio::runtime::Runtime;
 
-use crate::{Other, Scratch, file, files::is_root, manager, say, skipped::leave_out, told};
+use crate::{
+    Other, Scratch, file,
+    files::is_root,
+    manager, say,
+    skipped::leave_out,
+    told,
+    until::{until, wait_until},
+};
 
 /// The users that root plays, and a group that both are in.
 const ONE: u32 = 1_001;
@@ -90,18 +96,8 @@ fn hold_and_wait(house: &House, holder: &mut Other, waiter: &mut Other) {
     waiter.tell("acquire");
     Runtime::new().unwrap().block_on(async {
         let looks = manager(&house.scratch.0).build().unwrap();
-        until(async || looks.status("k").await.unwrap().queue.len() == 1).await;
+        until("the waiter queues", async || looks.status("k").await.unwrap().queue.len() == 1).await;
     });
-}
-
-async fn until<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
-    // Without the yield, a condition that waits for nothing would keep the time limit from being looked at.
-    let waits = async {
-        while !condition().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(BUSY, waits).await.expect("it comes true");
 }
 
 /// Who shares a file with whom: all users, or a group.
@@ -148,7 +144,7 @@ fn a_directory_that_is_made_anew_is_for_the_same_users() {
     let before = rights();
     assert_eq!(before.map(|(mode, group)| (mode & 0o777, group)), Some((0o770, GROUP)));
     fs::remove_dir_all(house.signals()).unwrap();
-    Runtime::new().unwrap().block_on(until(async || rights() == before));
+    wait_until("the directory is made anew", || rights() == before);
     until_files(&house, 4);
     assert_eq!(holder.ask("release"), "holds: false");
     assert_eq!(waiter.hear(), "holds: true");
@@ -161,5 +157,5 @@ fn until_files(house: &House, count: usize) {
         let path = Path::new(&name).to_owned();
         path.extension().is_some_and(|end| end == "socket" || end == "beacon")
     };
-    Runtime::new().unwrap().block_on(until(async || names().filter(|name| stands(name.clone())).count() == count));
+    wait_until("the files stand again", || names().filter(|name| stands(name.clone())).count() == count);
 }

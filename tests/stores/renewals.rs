@@ -3,10 +3,7 @@
 //! The holder is another process, which reaches its server through a proxy. Two contexts that need no proxy wait for its lease. The proxy
 //! either keeps the heartbeat back, so that a server that still runs gets it later (`IsKept`), or keeps its answer (`IsUnanswered`).
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use leasehold::{AcquireError, LeaseGuard, LeaseManagerBuilder, ReleaseOutcome};
 use tokio::{
@@ -19,6 +16,7 @@ use crate::{
     jumps::belief,
     other::{Other, say, told},
     proxy::{Commit, Proxy},
+    until::wait_until,
 };
 
 /// Longer than anything takes, however busy the machine is.
@@ -55,15 +53,6 @@ pub(crate) fn take_part(role: &str, open: impl AsyncFnOnce() -> LeaseManagerBuil
         }
     }
     true
-}
-
-/// Waits until something has happened that the proxy or the store shows.
-fn wait_until(what: &str, mut has_happened: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !has_happened() {
-        assert!(since.elapsed() < BUSY, "this did not come about: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Returns when a heartbeat is under way. `fate` says for how long.

@@ -10,8 +10,9 @@ use leasehold::{
 
 use super::on_own_server;
 use crate::{
-    server::{Place, connect, on_server, until},
+    server::{Place, connect, on_server},
     signals::awake,
+    until::until,
 };
 
 #[test]

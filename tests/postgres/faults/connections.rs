@@ -8,7 +8,8 @@ use tokio::time::timeout;
 use super::{LIMIT, ask, ask_for, ask_within, behind_proxy, manager};
 use crate::{
     proxy::Way,
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, on_server},
+    until::until,
 };
 
 /// Nobody asked anything of it meanwhile: the next call finds another one.

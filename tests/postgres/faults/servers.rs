@@ -6,7 +6,8 @@ use tokio::{runtime::Runtime, time::timeout};
 use super::{ask, is_granted, manager, on_own_server};
 use crate::{
     outage,
-    server::{PATIENCE, Place, Server, until},
+    server::{PATIENCE, Place, Server},
+    until::until,
 };
 
 /// The server dies while one context holds and another waits. Both go on when it is back.

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use tokio_postgres::{IsolationLevel, Transaction};
 
 use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
-use crate::server::{PATIENCE, on_server, until};
+use crate::server::{PATIENCE, on_server};
+use crate::until::until;
 
 /// A thief is granted the lease when the fenced transaction is over, and not before.
 #[test]

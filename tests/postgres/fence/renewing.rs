@@ -5,10 +5,7 @@ use std::time::Duration;
 use leasehold::{LeaseManager, executor::TokioExecutor};
 
 use super::{acquire, holder, manager, note, noted, notes};
-use crate::{
-    leases::with_longer_leases,
-    server::{on_server, until},
-};
+use crate::{leases::with_longer_leases, server::on_server, until::until};
 
 /// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
 #[test]
