@@ -99,8 +99,8 @@ pub(crate) struct GuardFence {
     reach: Reach,
     fate: Shared<Fate>,
     ticket: Ticket,
-    /// The mode of the lease when the fence was asked for. Whoever fenced under an exclusive lease relies on being alone.
-    mode: Mode,
+    /// Whether the lease was exclusive when the fence was asked for, so that the user relies on being alone.
+    is_exclusive: bool,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     now: StoreNow,
@@ -119,8 +119,9 @@ impl GuardFence {
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
-        let (_, mode) = fate.lease();
-        Some(Self { driver, reach, fate, ticket, mode, name, now, found, place, is_open })
+        // The constant keeps this out of the npm package, where the check comes before any downgrade.
+        let is_exclusive = DROPS_TASKS && fate.lease().1 == Mode::Exclusive;
+        Some(Self { driver, reach, fate, ticket, is_exclusive, name, now, found, place, is_open })
     }
 
     /// From now on the transaction may be open.
@@ -184,8 +185,7 @@ impl Fence for GuardFence {
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
-            // The constant keeps this out of the npm package, where the check comes before the downgrade.
-            Ok(()) if DROPS_TASKS && self.mode == Mode::Exclusive && self.ticket.is_shared_in(records) => {
+            Ok(()) if DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records) => {
                 return Err(FenceError::Store(StoreError::transient(
                     "the lease was downgraded after this fence began, so others may read meanwhile; upgrade it, and fence a new transaction",
                 )));
