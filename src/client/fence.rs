@@ -32,7 +32,8 @@ impl LeaseGuard {
     /// [`FenceError::Lost`] if the lease is lost,
     /// [`FenceError::Released`] if this guard was released,
     /// [`FenceError::Misuse`] if the transaction cannot be fenced, and
-    /// [`FenceError::Store`] if the store failed, or the transaction ended, before the check was complete.
+    /// [`FenceError::Store`] if the store failed, the transaction ended, or the lease was upgraded or downgraded, before the check was
+    /// complete.
     ///
     /// # Cancel safety
     /// If you drop the answer, still nothing is committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
@@ -99,7 +100,7 @@ pub(crate) struct GuardFence {
     reach: Reach,
     fate: Shared<Fate>,
     ticket: Ticket,
-    /// Whether the lease was exclusive when the fence was asked for, so that the user relies on being alone.
+    /// Whether the lease was exclusive when the fence was requested: then the user relies on being alone. Always false in the npm package.
     is_exclusive: bool,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
@@ -187,7 +188,8 @@ impl Fence for GuardFence {
         match verdict {
             Ok(()) if DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records) => {
                 return Err(FenceError::Store(StoreError::transient(
-                    "the lease was downgraded after this fence began, so others may read meanwhile; upgrade it, and fence a new transaction",
+                    "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; \
+                     then fence again",
                 )));
             }
             Ok(()) => *self.found.lock() = Some(reply),

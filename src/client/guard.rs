@@ -49,8 +49,8 @@ impl LeaseGuard {
         Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
-    /// Whether another context may hold the lease, because the store has not confirmed it for long, or because it is lost. Not once the guard
-    /// was released.
+    /// Whether another context may hold the lease, because the store has not confirmed it for long, or because it is lost. Not once the
+    /// guard was released.
     pub(crate) fn is_overdue(&self) -> bool {
         // In this order: the loss may be noted while this waits for the driver, which then knows of no lease that is overdue.
         let is_overdue = self.driver.is_overdue();
@@ -157,7 +157,9 @@ impl LeaseGuard {
         self.kept(self.ask_to_extend(span)?).await.map_err(|refused| *refused)
     }
 
-    /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
+    /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is. In a native store, a fence that began before the
+    /// downgrade and is checked after it is refused ([`FenceError::Store`](crate::FenceError::Store)). While a fenced transaction may be
+    /// open, readers of the same manager get the lease only when the store has answered.
     ///
     /// # Errors
     /// [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this guard was released, and the store's error if the
@@ -223,8 +225,8 @@ impl LeaseGuard {
         )
     }
 
-    /// Watches the state of the lease. Any number of watches may exist, and each may outlive the guard. Unlike a clone of the guard, a watch
-    /// does not keep the lease, so it suits a health check, for example.
+    /// Watches the state of the lease. Any number of watches may exist, and each may outlive the guard. Unlike a clone of the guard, a
+    /// watch does not keep the lease, so it suits a health check, for example.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch::new(&self.fate)
     }

@@ -3,8 +3,7 @@
 use core::fmt;
 use std::sync::{self, MutexGuard, PoisonError};
 
-/// A mutex for a value that is sound even after a panic under the lock: no user code runs under the lock, and whatever else runs there leaves
-/// the value whole.
+/// A mutex whose value is sound even after a panic under the lock: no user code runs there, and the library's code leaves the value whole.
 #[derive(Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 

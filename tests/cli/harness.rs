@@ -100,8 +100,8 @@ impl Scratch {
         });
     }
 
-    /// Runs the program, which ends with this code and these words on stdout and stderr. On a machine so busy that this takes half a second,
-    /// the program may say more, or give up too soon. Then it is run again.
+    /// Runs the program, which ends with this code and these words on stdout and stderr. On a machine so busy that this takes half a
+    /// second, the program may say more, or give up too soon. Then it is run again.
     pub(crate) fn ends(&self, arguments: &[&str], expected: (i32, &str, &str)) {
         for _ in 0..20 {
             let start = Instant::now();

@@ -56,7 +56,7 @@ pub(crate) async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseM
     (store, leases.build().unwrap())
 }
 
-/// What was fenced was to happen while nobody else reads.
+/// The user began the fence relying on being alone.
 #[test]
 fn a_fence_of_an_exclusive_guard_is_refused_after_its_downgrade() {
     let Some(address) = server::shared() else { return };

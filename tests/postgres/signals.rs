@@ -349,9 +349,9 @@ fn a_session_says_that_it_waits_while_it_watches_another() {
     });
 }
 
-/// A holder may wait for another key, or may have waited just before. Its waiter notices the holder's death in both cases: while the waiter's
-/// connection is young and it looks often, and later, when it looks seldom at a context that waits. A busy machine may be late: one attempt
-/// that is in time is enough.
+/// A holder may wait for another key, or may have waited just before. Its waiter notices the holder's death in both cases: while the
+/// waiter's connection is young and it looks often, and later, when it looks seldom at a context that waits. A busy machine may be late:
+/// one attempt that is in time is enough.
 #[test]
 fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {
@@ -385,8 +385,9 @@ async fn sees_a_death(place: &Place, sessions: Vec<u128>, age: Duration, waits: 
     timeout(Duration::from_secs(5), seen).await.is_ok()
 }
 
-/// The first waiter dies, and the holder 200 ms later. For 10 s after it connected, the second waiter believes in a death only if it has seen
-/// the beacon. So it must see the holder's beacon within those 200 ms. A busy machine may be late: one attempt that is in time is enough.
+/// The first waiter dies, and the holder 200 ms later. For 10 s after it connected, the second waiter believes in a death only if it has
+/// seen the beacon. So it must see the holder's beacon within those 200 ms. A busy machine may be late: one attempt that is in time is
+/// enough.
 #[test]
 fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
     on_server("signals_two_deaths", |place| async move {

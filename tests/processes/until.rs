@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
@@ -19,7 +19,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until something holds, on a runtime.
+/// Waits until a condition is true, on a runtime.
 #[allow(dead_code, reason = "some tests wait without a runtime only")]
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let since = Instant::now();

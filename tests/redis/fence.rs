@@ -284,7 +284,7 @@ async fn a_script_runs_while_its_lease_is_being_upgraded() {
     assert_eq!(number(&guard, add(&store, "upgrading: n", 3)).await, Ok(5));
 }
 
-/// The script was to run while nobody else reads.
+/// The user began the fence relying on being alone.
 #[tokio::test]
 async fn a_script_of_an_exclusive_guard_does_not_run_after_its_downgrade() {
     let Some(server) = shared() else { return };

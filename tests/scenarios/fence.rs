@@ -414,3 +414,19 @@ fn a_transaction_that_outlives_its_guard_is_over_before_the_next_guard_has_the_l
         });
     }
 }
+
+/// The user began the fence relying on being alone. Another one begins after the downgrade.
+#[test]
+fn a_fence_of_an_exclusive_guard_is_refused_after_its_downgrade() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let leases = desk.leases(&world.context());
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let (early, late) = (desk.begin(), desk.begin());
+        let fence = guard.fence(Late(&early, world.clone(), ms(10)));
+        guard.downgrade().await.unwrap();
+        let refused = fence.await.expect_err("others may share the lease").to_string();
+        assert!(refused.contains("the lease was downgraded after this fence began"), "{refused}");
+        assert_eq!(guard.fence(Late(&late, world.clone(), ms(10))).await, Ok(()));
+    });
+}

@@ -132,8 +132,8 @@ fn the_file_grows_with_the_rows_of_hundreds_of_keys() {
     });
 }
 
-/// An application may read for hours, and until then the log cannot be copied. Whether there is room is tried by writing a file beside the
-/// database, which changes the directory.
+/// While an application reads, perhaps for hours, the log cannot be copied. Each attempt writes a file beside the database, which changes
+/// the directory.
 #[test]
 fn while_somebody_reads_the_room_of_the_disk_is_seldom_tried() {
     let scratch = Scratch::new();

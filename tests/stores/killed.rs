@@ -24,9 +24,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_secs(60);
 /// How long a holder works before each write: most are killed and stopped while they have the lease, but no lock of the store.
 const WORK: Duration = Duration::from_millis(10);
-/// The tasks of a process. If one is dropped during its write, another one of the same manager may be the next to have the lease.
+/// The tasks of a process. When a write is dropped, another task of the same manager may be the next to get the lease.
 pub(crate) const TASKS: u64 = 3;
-/// A task may be dropped at each point where its write waits; no write waits more often.
+/// A write may be dropped at each point where it waits. No write waits more often than this.
 const WAITS: u64 = 8;
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;
@@ -70,7 +70,7 @@ async fn take_turn(guard: LeaseGuard, write: &mut impl AsyncFnMut(&LeaseGuard, u
         let patience = if below(4) == 0 { below(WAITS) } else { u64::MAX };
         match dropped_after(patience, write(&guard, step)).await {
             Some(Ok(())) => say(COUNTED),
-            // The write goes on in the store, or never began; nobody waits until the lease is released, either.
+            // The write may go on in the store, or may never have begun. Nobody awaits the release, either.
             None => return say(DROPPED),
             Some(Err(FenceError::Lost { .. })) => {
                 let told = timeout(BUSY, guard.lost()).await.expect("a holder whose lease is lost is told so");
@@ -83,7 +83,7 @@ async fn take_turn(guard: LeaseGuard, write: &mut impl AsyncFnMut(&LeaseGuard, u
     drop(guard.release().await);
 }
 
-/// Drops the work when it has waited so often.
+/// Drops the work at its next wait after `waits` waits.
 async fn dropped_after<T>(mut waits: u64, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| match work.as_mut().poll(context) {

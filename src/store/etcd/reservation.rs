@@ -3,8 +3,8 @@
 //! record all the time.
 //!
 //! A reservation is a key of its own, which the write deletes. It names the session that made it, and says for how many ms others should
-//! respect it. A random number distinguishes it from all others, even of the same session. The session may die before it writes. So a context that has seen
-//! the same reservation for that long replaces it. No lease depends on that: every write compares the rows, too.
+//! respect it. A random number distinguishes it from all others, even of the same session. The session may die before it writes. So a
+//! context that has seen the same reservation for that long replaces it. No lease depends on that: every write compares the rows, too.
 
 use core::time::Duration;
 use std::{

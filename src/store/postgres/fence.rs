@@ -16,8 +16,8 @@ use crate::machine::{Key, Records, StoreError, StoreId};
 
 pub(super) type Verdict = Result<Fenced, FenceError>;
 
-/// Two statements of a driver. The first one keeps the transaction from being committed, and is sent before the check. The second one lifts
-/// that, and is sent after a check that passes.
+/// A driver's two statements. The first is sent before the check, and keeps the transaction from being committed. The second is sent once
+/// the check has passed, and allows the commit again.
 pub(super) type Bolt = [&'static str; 2];
 
 /// Checks a lease in a transaction that stays open.
@@ -26,7 +26,7 @@ pub(super) fn check<'a>(
     fence: Shared<dyn Fence>,
     bolt: Option<Bolt>,
 ) -> MaybeSendFuture<'a, Verdict> {
-    // Created here, so that it takes effect even if the answer is never polled.
+    // The gate is made before the first poll, so an answer that is dropped unpolled refuses the transaction, too.
     let mut gate = Gate::shut(transaction);
     Box::pin(async move {
         match judge(&*fence, &mut gate.transaction, bolt).await {
@@ -52,7 +52,7 @@ pub(super) fn refuse<'a>(transaction: impl Carrier + 'a, why: FenceError) -> May
 /// A statement that fails, so that the transaction can then only be rolled back.
 const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
 
-/// Lets nobody commit the transaction until it is open.
+/// Until this gate is opened, nobody can commit the transaction.
 struct Gate<C: Carrier> {
     transaction: C,
     is_open: bool,

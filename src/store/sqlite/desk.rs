@@ -18,7 +18,7 @@ use crate::signal::{deliver, has_fallen};
 
 /// How often to check the file: whether it still exists, and has to grow.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
-/// The longest pause before the file is to grow again that could not.
+/// The longest pause after a failed attempt to let the file grow.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How long the thread is idle before its first check.
 const REST: Duration = Duration::from_millis(100);
@@ -79,8 +79,9 @@ struct Desk<'a> {
     directory: PathBuf,
     /// When the file was last checked.
     checked: Instant,
-    /// When the file is to grow next, if it has to, and the pause after that if it cannot.
+    /// No attempt to let the file grow before this time.
     grows_at: Instant,
+    /// How long to wait after the next attempt that fails.
     pause: Duration,
 }
 
@@ -117,8 +118,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Whether there is room is tried by writing. So this waits ever longer while the room is missing, or somebody reads the log, which may
-    /// take hours.
+    /// Each attempt writes a file to see whether there is room. So after each failure the pause grows: the disk may stay full, or somebody
+    /// may read the log, for hours.
     fn let_the_file_grow(&mut self) {
         if self.file.grow() {
             self.pause = LOOK;

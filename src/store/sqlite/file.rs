@@ -31,8 +31,8 @@ const SIGNALS: &str = ".d";
 pub(super) const OPENING: Duration = Duration::from_secs(5);
 /// How long opening waits until others may use what another user's process has just made beside the file.
 const SHARING: Duration = Duration::from_secs(1);
-/// The file grows by this many pages at most. SQLite copies the log by itself when that has 1,000 pages. So if an application has written
-/// more, its transactions are larger, or somebody reads the log.
+/// If the file lacks more pages than this, it is left as it is. SQLite itself copies the log once the log has 1,000 pages. So more than
+/// this are missing only if an application's transactions are larger, or somebody reads the log.
 const MOST_GROWTH: u64 = 2_000;
 /// The pause between two attempts meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -208,9 +208,9 @@ impl LeaseFile {
         copied.unwrap_or(false)
     }
 
-    /// Copies the log into the file if the file is still shorter than the database, so that the file takes its room while the disk still has
-    /// some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either. Returns false if the
-    /// file is still shorter.
+    /// Copies the log into the file if the file is still shorter than the database, so that the file takes its room while the disk still
+    /// has some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either. Returns false if
+    /// the file is still shorter.
     pub(super) fn grow(&self) -> bool {
         let number = |pragma: &str| {
             self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
@@ -263,8 +263,8 @@ impl LeaseFile {
         told(&self.path, trouble)
     }
 
-    /// Whether others who open the path open another file by now, or use another log of it: SQLite looks for the log beside the file, at
-    /// its path without links.
+    /// Whether those who open the path by now get another file, or another log or index: SQLite looks for both beside the file, at its path
+    /// without links.
     pub(super) fn is_gone(&self) -> bool {
         self.identity.has_left(&self.path)
             || self.identity.has_left(&self.given)
@@ -275,8 +275,8 @@ impl LeaseFile {
     /// The error once it is gone.
     pub(super) fn gone(&self) -> StoreError {
         let message = format!(
-            "{}: while it was open, the file, its log or the log's index was deleted or replaced, it was moved, or a link to it was \
-             changed; open it again",
+            "{}: while it was open, the file was moved, deleted or replaced, its log or the log's index was deleted or replaced, or a \
+             link to the file was changed; open it again",
             self.given.display()
         );
         StoreError::permanent(StoreErrorKind::Closed, message)

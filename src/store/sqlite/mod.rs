@@ -44,17 +44,18 @@ use worker::{Job, Worker};
 /// * Holders lose their leases if, while the file is open, it is deleted, replaced or moved, a link that leads to it is changed, or its log
 ///   (`<file>-wal`) or the log's index (`<file>-shm`) is deleted or replaced. They are notified within three seconds. Until then, another
 ///   process may hold the same keys, in the new file or through a new log, **and with a new log or index, fenced writes of both may
-///   commit**. So touch these files, their directory or a link to them only while no process has the file open.
+///   commit**. So move, replace or delete these files, their directory or a link to them only while no process
+///   has the file open.
 /// * **Open the file by SQLite alone.** A process that has it open must not also read or copy it by `std::fs::copy`, `File::open` or the
-///   like: as soon as the process closes that descriptor, it loses
-///   [all of SQLite's locks on the file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
-///   Another program may then delete the log, or write in the middle of a transaction. For a copy, use `VACUUM INTO` or SQLite's backup.
+///   like: as soon as the process closes that descriptor, it loses [all of SQLite's locks on the
+///   file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_). Another program may then
+///   delete the log, or write in the middle of a transaction. For a copy, use `VACUUM INTO` or SQLite's backup.
 ///
 /// A thread of its own does all blocking work, so the store needs no runtime. Clone the [`LeaseManager`](crate::LeaseManager) rather
 /// than open the file again.
 ///
-/// The feature `store-sqlite` bundles SQLite. With `store-sqlite-unbundled`, your application or its system provides it. Both work with
-/// any version of rusqlite from 0.30 to 0.43. Unbundled, rusqlite 0.43 does not link with the SQLite 3.40 of Debian 12: choose an older one.
+/// The feature `store-sqlite` bundles SQLite. With `store-sqlite-unbundled`, your application or its system provides it. Both work with any
+/// version of rusqlite from 0.30 to 0.43. Unbundled, rusqlite 0.43 does not link with the SQLite 3.40 of Debian 12: choose an older one.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};

@@ -169,8 +169,8 @@ mod tests {
         fs::remove_dir_all(&path).unwrap();
     }
 
-    /// If the parent's thread had locked the channel at the moment of the fork, whoever touched the copy would wait for ever. A channel whose
-    /// sender was dropped is seen to be disconnected.
+    /// If the parent's thread had locked the channel at the moment of the fork, whoever touched the copy would wait for ever. A channel
+    /// whose sender was dropped is seen to be disconnected.
     #[test]
     fn a_forked_copy_does_not_touch_the_channel() {
         let (jobs, asked) = mpsc::channel();

@@ -53,7 +53,8 @@ fn a_restart_of_the_server_shows_nobody_dead() {
         server.restart();
         let listens = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
         let user = connect(&place.url).await;
-        // Each of the two sessions holds the lock that says it listens and that of its connection, and the one that watches its `waits` lock.
+        // Each of the two sessions holds the lock that says it listens and that of its connection, and the one that watches its `waits`
+        // lock.
         until("both listen again", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 5).await;
         let (late, late_told) = awake(place, 83).await;
         late.watch(8, SessionId(81));

@@ -192,7 +192,8 @@ impl Machine {
         }
     }
 
-    /// Drops the unsent operations of a session that has ended. Callers that wait for an answer are told that the lease was lost, and why.
+    /// Drops the unsent operations of a session that has ended. A verification and a downgrade are told that the lease was lost; a release
+    /// is told why, or that it came in time.
     pub(in super::super) fn drop_operations_of_session(&mut self, reason: LostReason, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
             match (operation.turn, &operation.action) {

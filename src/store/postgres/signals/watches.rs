@@ -19,8 +19,8 @@ use crate::executor::Mutex;
 const OFTEN: Duration = Duration::from_millis(50);
 /// The pause between two looks of an older connection if all watched contexts wait.
 const SELDOM: Duration = Duration::from_millis(500);
-/// The same in a queue that has not moved for `STILL`. Nobody in it has been granted anything meanwhile, so hardly anybody will die as a new
-/// holder before the next look.
+/// The same in a queue that has not moved for `STILL`. Nobody in it has been granted anything meanwhile, so hardly anybody will die as a
+/// new holder before the next look.
 const RARELY: Duration = Duration::from_secs(2);
 /// A context that has watched the same ones for this long is in a queue that does not move.
 const STILL: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! The browsers of the scenarios. To start one costs more than most scenarios do, so that of a scenario that passed plays the next one of
-//! its engine, too. They share nothing but the browser: each has a server of its own, so an origin of its own, and only the blank tab that
-//! the browser began with stays open between them.
+//! The browsers of the scenarios. Starting one costs more than most scenarios do. So the browser of a scenario that passed also plays the
+//! next scenario of its engine. Scenarios share nothing else: each has a server of its own, and so an origin of its own, and only the blank
+//! tab that the browser began with stays open between them.
 
 use std::{
     mem,
@@ -49,7 +49,7 @@ pub fn run(engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<
     played.map_err(|error| format!("{error:#}").into())
 }
 
-/// One that waits for its next scenario, else a fresh one. Those of other engines are ended: their turn is over.
+/// A browser of this engine that is idle, else a fresh one. Idle browsers of other engines are ended: their turn is over.
 async fn borrow(engine: Engine) -> anyhow::Result<Lent> {
     let (mut of_engine, others) =
         mem::take(&mut *idle()).into_iter().partition::<Vec<_>, _>(|lent| lent.engine == engine);
@@ -62,7 +62,8 @@ async fn borrow(engine: Engine) -> anyhow::Result<Lent> {
     }
 }
 
-/// Takes back the browser of a scenario that passed. One that failed leaves its browser in nobody knows what state.
+/// Takes back the browser of a scenario that passed. A failed scenario leaves its browser in an unknown state, so that one is not used
+/// again.
 async fn give_back(mut lent: Lent) {
     lent.played += 1;
     if lent.played < SCENARIOS && matches!(tokio::time::timeout(PATIENCE, lent.browser.close_tabs()).await, Ok(Ok(())))
@@ -71,7 +72,7 @@ async fn give_back(mut lent: Lent) {
     }
 }
 
-/// Ends those that wait for another scenario.
+/// Ends the browsers that are idle.
 pub fn end() {
     idle().clear();
 }

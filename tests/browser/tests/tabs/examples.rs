@@ -222,7 +222,7 @@ fn blocks<'a>(guide: &str, text: &'a str) -> anyhow::Result<Vec<Block<'a>>> {
     Ok(blocks)
 }
 
-/// What the examples are read by is tested without a browser.
+/// Tests of the code that reads the examples. They need no browser.
 pub mod reading {
     use libtest_mimic::Trial;
 

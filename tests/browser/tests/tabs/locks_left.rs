@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Holds the first name, and waits for the second in all modes. The tabs of an earlier round may still seem to hold both for a while: a
-/// closed tab without beacon is known to be gone when its lease expires.
+/// closed tab without beacon counts as gone only after a lease of silence.
 async fn hold_and_wait(tab: &Tab) -> anyhow::Result<()> {
     let begin = "spyOnPage();
         window.told = [];

@@ -65,7 +65,7 @@ pub async fn a_deleted_database_is_told_and_tokens_grow(world: &World) -> anyhow
     larger_token(&other, token).await.map(drop)
 }
 
-/// Whoever releases while the library finds out that the database was deleted hears of it, as somebody who keeps the lease does.
+/// Whoever releases while the library finds out that the database was deleted is told `StoreCleared`, like a holder that does not release.
 pub async fn who_releases_just_after_the_database_was_deleted_is_told(world: &World) -> anyhow::Result<()> {
     let tab = world.tab(lasting()).await?;
     let release = "const told = [];

@@ -90,7 +90,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.expect("threads are to be had")
 });
 
-/// Plays it when fewer than so many play; skips it, loudly, where the browser is missing.
+/// Waits until fewer than `of` scenarios play, then plays this one. Skips it, loudly, if the browser is missing.
 pub fn seated(of: usize, engine: Engine, play: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let _seat = Seat::take(of);
     if !engine.is_here() {
@@ -117,7 +117,7 @@ pub async fn play(
 }
 
 impl World {
-    /// For scenarios that kill a process: a browser that has had many tabs may run both of a scenario in one.
+    /// For scenarios that kill a process: a browser that has had many tabs may run both tabs of a scenario in one process.
     pub async fn with_a_browser_of_its_own(&self) -> anyhow::Result<Self> {
         Ok(Self { engine: self.engine, server: Server::start()?, browser: Browser::start(self.engine).await? })
     }

@@ -130,6 +130,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "rule s",
+        "a fence of an exclusive guard passes after the lease was downgraded",
+        Scenario("fence::a_fence_of_an_exclusive_guard"),
+        &[edit("src/client/fence.rs", "DROPS_TASKS && self.is_exclusive", "false && self.is_exclusive")],
+    ),
+    Mutant::new(
+        "rule s",
         "a fence that began before an upgrade finds a loss",
         Scenario("fence::a_fence_that_began_before"),
         &[edit(
