@@ -31,8 +31,8 @@ impl LeaseGuard {
     /// # Errors
     /// [`FenceError::Lost`] if the lease is lost,
     /// [`FenceError::Released`] if this guard was released,
-    /// [`FenceError::Misuse`] if the transaction cannot be fenced, and
-    /// [`FenceError::Store`] if the store failed, the transaction ended, or the lease was upgraded or downgraded, before the check was
+    /// [`FenceError::Misuse`] if the transaction cannot be fenced, or if, natively, the lease was downgraded after this call, and
+    /// [`FenceError::Store`] if the store failed, the transaction ended, or the lease was upgraded, before the check was
     /// complete.
     ///
     /// # Cancel safety
@@ -187,10 +187,12 @@ impl Fence for GuardFence {
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
             Ok(()) if DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records) => {
-                return Err(FenceError::Store(StoreError::transient(
+                // Nothing that would invite a caller to try the same again: a second fence passes, since it begins under a shared lease.
+                return Err(FenceError::Misuse(
                     "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; \
-                     then fence again",
-                )));
+                     then fence again"
+                        .to_owned(),
+                ));
             }
             Ok(()) => *self.found.lock() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}

@@ -158,7 +158,7 @@ impl LeaseGuard {
     }
 
     /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is. In a native store, a fence that began before the
-    /// downgrade and is checked after it is refused ([`FenceError::Store`](crate::FenceError::Store)). While a fenced transaction may be
+    /// downgrade and is checked after it is refused ([`FenceError::Misuse`](crate::FenceError::Misuse)). While a fenced transaction may be
     /// open, readers of the same manager get the lease only when the store has answered.
     ///
     /// # Errors

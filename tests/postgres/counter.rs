@@ -41,13 +41,19 @@ pub(crate) fn count(url: &str, prefix: &str) {
     });
 }
 
+/// Some commits take long in the server: if their task was dropped meanwhile, another one of its manager writes before they are over,
+/// unless the manager asks the server for the next lease.
 fn nothing_is_lost(prefix: &str) {
     on_server(prefix, |place| async move {
         drop(place.store().await);
         let mut user = place.client().await;
         let tables = format!(
             "CREATE TABLE {prefix}_count (n bigint); INSERT INTO {prefix}_count VALUES (0); \
-             CREATE TABLE {prefix}_log (at bigserial, n bigint, token bigint, step bigint)"
+             CREATE TABLE {prefix}_log (at bigserial, n bigint, token bigint, step bigint); \
+             CREATE FUNCTION {prefix}_late() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$BEGIN IF random() < 0.5 THEN PERFORM pg_sleep(0.05); END IF; RETURN NULL; END$$; \
+             CREATE CONSTRAINT TRIGGER late AFTER INSERT ON {prefix}_log DEFERRABLE INITIALLY DEFERRED \
+                 FOR EACH ROW EXECUTE FUNCTION {prefix}_late()"
         );
         user.batch_execute(&tables).await.unwrap();
         let told = tokio::task::block_in_place(|| killed::at_random(2, || Other::start("counter", &place)));

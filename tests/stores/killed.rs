@@ -26,8 +26,8 @@ const BUSY: Duration = Duration::from_secs(60);
 const WORK: Duration = Duration::from_millis(10);
 /// The tasks of a process. When a write is dropped, another task of the same manager may be the next to get the lease.
 pub(crate) const TASKS: u64 = 3;
-/// A write may be dropped at each point where it waits. No write waits more often than this.
-const WAITS: u64 = 8;
+/// A write may be dropped at each point where it waits, its commit included. No write waits more often than this.
+const WAITS: u64 = 16;
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;
 /// Three leases: by then, the key is granted to another context. Until it is, a holder that goes on may renew its lease.

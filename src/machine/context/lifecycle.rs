@@ -227,7 +227,7 @@ impl Machine {
                 let believed = now < operation.believed_until || operation.may_have_ended_belief();
                 let lost = match reason {
                     // The store may have granted the lease to others since it was wiped, and nobody knows when that was.
-                    LostReason::StoreCleared => Some(reason),
+                    LostReason::StoreCleared if !operation.may_have_ended_belief() => Some(reason),
                     _ => Some(LostReason::Expired).filter(|_| !believed),
                 };
                 self.tell_released(turn, Ok(lost));

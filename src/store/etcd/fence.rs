@@ -71,6 +71,10 @@ impl fmt::Debug for EtcdFence {
 /// Share the store with the manager in an `Arc`. [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) is refused: what your
 /// transaction compares cannot renew a lease.
 ///
+/// The loop below asks for another fence whenever the record has changed. If the guard may be
+/// [downgraded](crate::LeaseGuard::downgrade) meanwhile, check [`mode`](crate::LeaseGuard::mode) in each round: the next fence begins under
+/// the shared lease, and passes.
+///
 /// ```no_run
 /// use std::sync::Arc;
 ///

@@ -9,6 +9,7 @@ use std::{
 use super::{
     failure::{self, Trouble},
     file::{LeaseFile, OPENING},
+    room::Room,
     rows::Rows,
     sweep::Sweep,
     worker::{Answer, Job, clock, patiently},
@@ -18,8 +19,6 @@ use crate::signal::{deliver, has_fallen};
 
 /// How often to check the file: whether it still exists, and has to grow.
 pub(super) const LOOK: Duration = Duration::from_secs(3);
-/// The longest pause after a failed attempt to let the file grow.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How long the thread is idle before its first check.
 const REST: Duration = Duration::from_millis(100);
 
@@ -45,8 +44,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
         is_gone: false,
         directory: file.directory(),
         checked,
-        grows_at: checked,
-        pause: LOOK,
+        room: Room::unknown(checked),
     };
     while let Some(job) = desk.next(asked) {
         match job {
@@ -79,10 +77,7 @@ struct Desk<'a> {
     directory: PathBuf,
     /// When the file was last checked.
     checked: Instant,
-    /// No attempt to let the file grow before this time.
-    grows_at: Instant,
-    /// How long to wait after the next attempt that fails.
-    pause: Duration,
+    room: Room,
 }
 
 impl Desk<'_> {
@@ -113,19 +108,8 @@ impl Desk<'_> {
     fn check_file(&mut self) {
         self.checked = clock();
         // A holder considers its lease valid until this thread looks. A file that was opened only to look is not changed.
-        if self.look().is_ok() && self.file.looks.is_none() && self.checked >= self.grows_at {
-            self.let_the_file_grow();
-        }
-    }
-
-    /// Each attempt writes a file to see whether there is room. So after each failure the pause grows: the disk may stay full, or somebody
-    /// may read the log, for hours.
-    fn let_the_file_grow(&mut self) {
-        if self.file.grow() {
-            self.pause = LOOK;
-        } else {
-            self.grows_at = self.checked + self.pause;
-            self.pause = LONGEST_PAUSE.min(2 * self.pause);
+        if self.look().is_ok() && self.file.looks.is_none() {
+            self.file.grow(&mut self.room, self.checked);
         }
     }
 

@@ -4,7 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, ffi};
@@ -16,6 +16,7 @@ use super::{
     failure::{self, Trouble},
     identity::{Identity, may_write},
     look::{self, Way},
+    room::Room,
     schema::{self, Tables},
     worker,
 };
@@ -209,17 +210,23 @@ impl LeaseFile {
     }
 
     /// Copies the log into the file if the file is still shorter than the database, so that the file takes its room while the disk still
-    /// has some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either. Returns false if
-    /// the file is still shorter.
-    pub(super) fn grow(&self) -> bool {
+    /// has some. On a full disk it could not grow, and then [the log could not begin again](Self::begin_log_again) either.
+    pub(super) fn grow(&self, room: &mut Room, now: Instant) {
+        let missing = self.missing();
+        if missing > 0 && room.is_there_for(missing, now, || beside::has_room(&self.path, missing)) {
+            self.begin_log_again();
+        }
+    }
+
+    /// By how many bytes the file is shorter than the database; 0 also if these are too many.
+    fn missing(&self) -> u64 {
         let number = |pragma: &str| {
             self.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
         };
-        let (Ok(pages), Ok(page_size)) = (number("page_count"), number("page_size")) else { return false };
+        let (Ok(pages), Ok(page_size)) = (number("page_count"), number("page_size")) else { return 0 };
         let length = fs::metadata(&self.path).map_or(u64::MAX, |metadata| metadata.len());
-        let growth = (pages * page_size).saturating_sub(length);
-        growth == 0
-            || (growth <= MOST_GROWTH * page_size && beside::has_room(&self.path, growth) && self.begin_log_again())
+        let missing = (pages * page_size).saturating_sub(length);
+        if missing > MOST_GROWTH * page_size { 0 } else { missing }
     }
 
     /// The directory of the signals, for the same users as the file.

@@ -9,6 +9,7 @@ mod identity;
 mod look;
 #[cfg(unix)]
 mod mounted;
+mod room;
 mod rows;
 mod schema;
 mod still;

@@ -220,6 +220,37 @@ fn who_releases_while_the_context_finds_out_that_the_store_was_wiped_is_told_so(
     assert!(outputs.contains(&Output::Event(told)), "{outputs:?}");
 }
 
+/// Whether a heartbeat or the repeated release finds the wiped store first does not matter.
+#[test]
+fn a_release_that_may_have_been_applied_before_the_wipe_is_told_no_loss() {
+    for by_heartbeat in [false, true] {
+        let mut script = Script::new();
+        script.key = Key::new("another").unwrap();
+        script.acquire(9, true);
+        script.answer([granted(64)]);
+        script.key = Key::new("k").unwrap();
+        script.acquire(1, true);
+        script.answer([granted(64)]);
+        script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+        script.until_sent();
+        assert!(matches!(script.actions()[..], [Action::Release { .. }]), "{:?}", script.actions());
+        script.lose_reply();
+        if by_heartbeat {
+            script.signal(Body::Ended { holder: ME });
+        }
+        script.until_sent();
+        let (id, batch) = script.sent();
+        let releases = batch.operations.iter().any(|operation| matches!(operation.action, Action::Release { .. }));
+        assert_ne!(releases, by_heartbeat);
+        let gone = Outcome::NotCurrent { last_token: Token(0), stolen: false };
+        let answers = batch.operations.iter().map(|_| gone.clone()).collect::<Vec<_>>();
+        let wiped = Reply { store: StoreId(10), robbed: None, ..said(answers) };
+        let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
+        let told = Event::Released { turn: TurnId(1), result: Ok(None) };
+        assert!(outputs.contains(&Output::Event(told)), "{outputs:?}");
+    }
+}
+
 #[test]
 fn who_asks_a_wiped_store_asks_again_in_a_new_session_and_so_does_who_waited_in_the_old_one() {
     let mut script = Script::new();

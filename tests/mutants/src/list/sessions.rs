@@ -265,8 +265,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("doubt::who_releases_while_the_context_finds_out"),
         &[edit(
             "src/machine/context/lifecycle.rs",
-            "LostReason::StoreCleared => Some(reason),",
-            "LostReason::StoreCleared if false => Some(reason),",
+            "LostReason::StoreCleared if !",
+            "LostReason::StoreCleared if false && !",
         )],
     ),
 ];
