@@ -32,12 +32,11 @@ impl LeaseGuard {
     /// [`FenceError::Lost`] if the lease is lost,
     /// [`FenceError::Released`] if this guard was released,
     /// [`FenceError::Misuse`] if the transaction cannot be fenced, or if, natively, the lease was downgraded after this call, and
-    /// [`FenceError::Store`] if the store failed, the transaction ended, or the lease was upgraded, before the check was
-    /// complete.
+    /// [`FenceError::Store`] if, before the check was complete, the store failed, the transaction ended, or the lease was upgraded.
     ///
     /// # Cancel safety
     /// If you drop the answer, still nothing is committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
-    /// PostgreSQL it then fails; in Redis the script may or may not run.
+    /// PostgreSQL it then fails, but for an exception that the rules of `sqlx`'s transaction name; in Redis the script may or may not run.
     ///
     /// If a task is dropped during its commit, and its guard with it, the manager does not pass the lease to its own next request directly.
     /// The store grants the next lease after the transaction, or else the transaction is refused. See [`Fenced`](crate::store::Fenced).
@@ -120,7 +119,6 @@ impl GuardFence {
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
-        // The constant keeps this out of the npm package, where the check comes before any downgrade.
         let is_exclusive = DROPS_TASKS && fate.lease().1 == Mode::Exclusive;
         Some(Self { driver, reach, fate, ticket, is_exclusive, name, now, found, place, is_open })
     }
@@ -151,6 +149,12 @@ impl GuardFence {
 
     fn lost(&self, reason: LostReason) -> FenceError {
         FenceError::Lost { key: self.key(), reason }
+    }
+
+    /// Whether others may share by now what was exclusive when the fence was requested.
+    fn was_downgraded(&self, records: &Records) -> bool {
+        // The constant keeps this out of the npm package, where the check comes before any downgrade.
+        DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records)
     }
 
     /// Whether the guard was released but its lease not lost, and the database runs the release after this transaction.
@@ -186,7 +190,7 @@ impl Fence for GuardFence {
             .as_ref()
             .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
         match verdict {
-            Ok(()) if DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records) => {
+            Ok(()) if self.was_downgraded(records) => {
                 // Nothing that would invite a caller to try the same again: a second fence passes, since it begins under a shared lease.
                 return Err(FenceError::Misuse(
                     "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; \

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::{self, MutexGuard, PoisonError};
 
-/// A mutex whose value is sound even after a panic under the lock: no user code runs there, and the library's code leaves the value whole.
+/// A mutex whose value is sound even after a panic under the lock: the library's code leaves it whole, and no user code can reach it.
 #[derive(Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(3);
 /// The longest pause: the disk may stay full for hours.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// How long room that was found counts. Until then, nobody looks again although the file does not grow: somebody may read the log for hours.
+/// How long room that was found counts. Until then, nobody looks again although the file does not grow: somebody may read the log for
+/// hours.
 const LASTS: Duration = Duration::from_secs(30);
 
 /// What is known of the room on the disk.

@@ -172,16 +172,22 @@ fn a_session_whose_heartbeats_are_refused_for_good_ends_with_its_beacon_and_with
     assert!(matches!(script.actions()[..], [Action::Acquire(_)]), "{batch:?}");
 }
 
+/// It holds "another", so its session is open, and asks for "k".
+fn asks_beside_another_lease() -> Script {
+    let mut script = Script::new();
+    script.key = Key::new("another").unwrap();
+    script.acquire(9, true);
+    script.answer([granted(64)]);
+    script.key = Key::new("k").unwrap();
+    script.acquire(1, true);
+    script
+}
+
 /// In a session that is open: what it left there goes; of one that may be open by that, the session goes.
 #[test]
 fn an_answer_that_comes_after_its_time_limit_leaves_nothing_behind() {
     for (answer, grant) in [(granted(128), Some(128)), (waiting(100, 1), None)] {
-        let mut script = Script::new();
-        script.key = Key::new("another").unwrap();
-        script.acquire(9, true);
-        script.answer([granted(64)]);
-        script.key = Key::new("k").unwrap();
-        script.acquire(1, true);
+        let mut script = asks_beside_another_lease();
         let (late, _) = script.sent();
         script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
         script.tick(5_000);
@@ -224,12 +230,7 @@ fn who_releases_while_the_context_finds_out_that_the_store_was_wiped_is_told_so(
 #[test]
 fn a_release_that_may_have_been_applied_before_the_wipe_is_told_no_loss() {
     for by_heartbeat in [false, true] {
-        let mut script = Script::new();
-        script.key = Key::new("another").unwrap();
-        script.acquire(9, true);
-        script.answer([granted(64)]);
-        script.key = Key::new("k").unwrap();
-        script.acquire(1, true);
+        let mut script = asks_beside_another_lease();
         script.answer([granted(64)]);
         script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
         script.until_sent();
