@@ -12,7 +12,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::{DROPS_TASKS, Mutex, Shared, WeakShared};
-use crate::machine::{Input, LostReason, Mode, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
+use crate::machine::{FenceRefusal, Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -92,6 +92,10 @@ impl LeaseGuard {
     }
 }
 
+const DOWNGRADED: &str = "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; then fence again";
+
+const OUTGROWN: &str = "the lease was upgraded, or may have been, after this fence began; fence a new transaction";
+
 /// A guard's lease, to be checked by a transaction.
 pub(crate) struct GuardFence {
     /// Weak, so that a handle that the user forgets keeps neither the context nor its store.
@@ -99,8 +103,6 @@ pub(crate) struct GuardFence {
     reach: Reach,
     fate: Shared<Fate>,
     ticket: Ticket,
-    /// Whether the lease was exclusive when the fence was requested: then the user relies on being alone. Always false in the npm package.
-    is_exclusive: bool,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     now: StoreNow,
@@ -119,8 +121,7 @@ impl GuardFence {
         let now = StoreNow::new(driver.store.clock(), now);
         let (found, place, reach) = (Mutex::default(), AtomicU64::new(0), driver.store.reach());
         let (driver, is_open) = (Shared::downgrade(driver), AtomicBool::new(false));
-        let is_exclusive = DROPS_TASKS && fate.lease().1 == Mode::Exclusive;
-        Some(Self { driver, reach, fate, ticket, is_exclusive, name, now, found, place, is_open })
+        Some(Self { driver, reach, fate, ticket, name, now, found, place, is_open })
     }
 
     /// From now on the transaction may be open.
@@ -149,12 +150,6 @@ impl GuardFence {
 
     fn lost(&self, reason: LostReason) -> FenceError {
         FenceError::Lost { key: self.key(), reason }
-    }
-
-    /// Whether others may share by now what was exclusive when the fence was requested.
-    fn was_downgraded(&self, records: &Records) -> bool {
-        // The constant keeps this out of the npm package, where the check comes before any downgrade.
-        DROPS_TASKS && self.is_exclusive && self.ticket.is_shared_in(records)
     }
 
     /// Whether the guard was released but its lease not lost, and the database runs the release after this transaction.
@@ -186,27 +181,16 @@ impl Fence for GuardFence {
         let reply = self.ticket.batch.apply(records, self.now);
         let (driver, turn, slot) = (self.driver.upgrade(), self.fate.turn, &self.fate.slot);
         // If the context is gone, so is its guard.
-        let verdict = driver
-            .as_ref()
-            .map_or(Err(LostReason::Closed), |driver| driver.judge(turn, slot, &self.ticket, (store, &reply)));
+        let verdict = driver.as_ref().map_or(Err(FenceRefusal::Lost(LostReason::Closed)), |driver| {
+            driver.judge(turn, slot, &self.ticket, (store, &reply))
+        });
         match verdict {
-            Ok(()) if self.was_downgraded(records) => {
-                // Nothing that would invite a caller to try the same again: a second fence passes, since it begins under a shared lease.
-                return Err(FenceError::Misuse(
-                    "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; \
-                     then fence again"
-                        .to_owned(),
-                ));
-            }
             Ok(()) => *self.found.lock() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
-            // The record may hold new tokens that the ticket does not know.
-            Err(_) if driver.as_ref().is_some_and(|driver| driver.has_outgrown(turn, slot, &self.ticket)) => {
-                return Err(FenceError::Store(StoreError::transient(
-                    "the lease was upgraded, or may have been, after this fence began; fence a new transaction",
-                )));
-            }
-            Err(reason) => {
+            // Nothing that would invite a caller to try the same again: a second fence passes, since it begins under a shared lease.
+            Err(FenceRefusal::Downgraded) => return Err(FenceError::Misuse(DOWNGRADED.to_owned())),
+            Err(FenceRefusal::Outgrown) => return Err(FenceError::Store(StoreError::transient(OUTGROWN))),
+            Err(FenceRefusal::Lost(reason)) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });
                 return Err(self.loss().unwrap_or_else(|| self.lost(reason)));

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Now, Reply, Slot, StoreId, Ticket, TurnId};
+use crate::machine::{FenceRefusal, Input, Now, Reply, Slot, StoreId, Ticket, TurnId};
 use crate::store::OpenTransaction;
 
 impl Driver {
@@ -23,14 +23,9 @@ impl Driver {
         slot: &Slot,
         ticket: &Ticket,
         found: (Option<StoreId>, &Reply),
-    ) -> Result<(), LostReason> {
+    ) -> Result<(), FenceRefusal> {
         let now = self.executor.now();
         self.core().machine.judge_fence(turn, slot, ticket, found, now)
-    }
-
-    /// Whether the lease of a guard was upgraded, or may have been, after this ticket was made.
-    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
-        self.core().machine.has_outgrown(turn, slot, ticket)
     }
 
     /// From now on the transaction that this ticket fences may be open, until [`end_fence`](Self::end_fence).

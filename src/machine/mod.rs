@@ -27,7 +27,7 @@ pub use config::{
     Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, LONGEST_SILENCE_MS, MOST_KEYS,
     Options,
 };
-pub use context::{Machine, Ticket};
+pub use context::{FenceRefusal, Machine, Ticket};
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use id::{RequestId, SessionId, StoreId};
 pub use input::{Input, Parcel, Slot, Turn, TurnId};

@@ -152,13 +152,16 @@ impl Moved<'_> {
         self.rows.get(session).map(|row| row.beat)
     }
 
-    /// I2, rule s: a fence asks for the very grant, and for nothing else.
+    /// I2, rule s: a fence asks for the very grant in a mode that it may rely on, and for nothing else.
     pub(crate) fn fence_is_true(&self, ghost: &Ghost) {
-        let Action::Fence { token, request, .. } = self.operation.action else { return };
+        let Action::Fence { token, request, mode, .. } = self.operation.action else { return };
         let found = self.own(self.before, request).filter(|grant| grant.block.first == token);
+        let kept = found.filter(|grant| mode == Mode::Shared || grant.mode == Mode::Exclusive);
         let passed = matches!(self.answer.outcome, Outcome::Current { .. });
-        assert_eq!(passed, found.is_some(), "a fence asks for the very grant");
-        if let Some(grant) = found {
+        assert_eq!(passed, kept.is_some(), "a fence asks for the very grant");
+        let was_downgraded = matches!(self.answer.outcome, Outcome::Downgraded);
+        assert_eq!(was_downgraded, kept.is_none() && found.is_some(), "a fence tells a downgrade from a loss");
+        if let Some(grant) = kept {
             ghost.fence_let_pass(self.key, token, grant.mode);
         }
     }

@@ -80,7 +80,10 @@ pub(crate) enum Verb {
         stale: bool,
     },
     Look,
-    Fence(Pick),
+    Fence {
+        pick: Pick,
+        shared: bool,
+    },
     Inspect,
     Forget,
 }
@@ -203,7 +206,7 @@ fn of_keys() -> impl Strategy<Value = Verb> {
         3 => any::<u8>().prop_map(|pick| Verb::Withdraw { pick }),
         4 => end,
         3 => Just(Verb::Look),
-        3 => pick().prop_map(Verb::Fence),
+        3 => (pick(), prop::bool::ANY).prop_map(|(pick, shared)| Verb::Fence { pick, shared }),
         1 => Just(Verb::Inspect),
     ]
 }

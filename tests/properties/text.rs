@@ -280,7 +280,7 @@ fn actions(record: &Record) -> Vec<Action> {
         Action::End { target: from, beat: u64::MAX },
         Action::Look,
         Action::Inspect,
-        Action::Fence { token, request: held, upgrade: None },
+        Action::Fence { token, request: held, upgrade: None, mode: Mode::Exclusive },
     ];
     let ended = record.queue.first().map(|waiter| waiter.holder);
     actions.extend(ended.map(|target| Action::End { target, beat: u64::MAX }));

@@ -266,9 +266,10 @@ impl World {
             }
             Verb::Withdraw { pick } => self.withdrawal(*pick),
             Verb::End { pick, waiter, stale } => self.ending(key, me, (*pick, *waiter, *stale)),
-            Verb::Fence(pick) => {
+            Verb::Fence { pick, shared } => {
                 let Name { holder, token, request } = self.name(key, me, *pick);
-                by(holder, Action::Fence { token, request, upgrade: None })
+                let mode = if *shared { Mode::Shared } else { Mode::Exclusive };
+                by(holder, Action::Fence { token, request, upgrade: None, mode })
             }
             Verb::Look => by(me, Action::Look),
             Verb::Inspect => by(me, Action::Inspect),

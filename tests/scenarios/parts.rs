@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{AcquireError, InvalidParts, LeaseParts, Mode, ReleaseOutcome};
+use futures::FutureExt as _;
+use leasehold::{AcquireError, InvalidParts, LeaseParts, Mode, ReleaseOutcome, store::Fault};
 
 use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, secs};
 
@@ -55,6 +56,24 @@ fn parts_of_a_shared_lease_stay_shared() {
         let guard = two.leases.resume(parts).await.unwrap();
         let reader = one.leases.lock("k").shared().try_acquire().await.unwrap();
         assert!(guard.mode() == Mode::Shared && reader.is_some() && !is_free(&one).await);
+    });
+}
+
+/// The guard goes before the store has heard of its downgrade.
+#[test]
+fn parts_of_a_lease_whose_downgrade_was_not_sent_are_shared_where_they_are_resumed() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        one.store.inject(Fault::Stall);
+        let mut other = Box::pin(one.leases.lock("other").acquire());
+        assert!((&mut other).now_or_never().is_none(), "what comes later waits until this is answered");
+        assert!(guard.downgrade().now_or_never().is_none() && guard.mode() == Mode::Shared);
+        let parts = guard.into_parts();
+        drop(other.await);
+        let guard = two.leases.resume(parts).await.unwrap();
+        let reader = three.leases.lock("k").shared().try_acquire().await.unwrap();
+        assert!(guard.mode() == Mode::Shared && reader.is_some());
     });
 }
 

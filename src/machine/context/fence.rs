@@ -9,7 +9,6 @@ use super::{
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
     key::Key,
-    mode::Mode,
     output::LostReason,
     pending::Sent,
     record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
@@ -52,18 +51,21 @@ impl Ticket {
         records.peek(key)?.grants.iter().find(is_it)
     }
 
-    /// Whether others may share the lease, according to the records.
-    pub fn is_shared_in(&self, records: &Records) -> bool {
-        let is_shared = |operation: &Operation| {
-            self.grant_in(records, &operation.key).is_some_and(|grant| grant.mode == Mode::Shared)
-        };
-        self.batch.operations.iter().any(is_shared)
-    }
-
     /// Whether this reply comes from the ticket's store, and shows that the record still had the grant.
     pub fn is_current_in(&self, store: Option<StoreId>, reply: &Reply) -> bool {
         store == Some(self.store) && reply.answers.iter().all(|answer| answer.outcome.lets_a_fence_pass())
     }
+}
+
+/// Why a fenced transaction must not commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceRefusal {
+    /// The lease was lost or released.
+    Lost(LostReason),
+    /// The lease was exclusive when the fence began, and others may share it by now.
+    Downgraded,
+    /// The lease was upgraded, or may have been, since the fence began, so the ticket does not know the grant.
+    Outgrown,
 }
 
 impl Machine {
@@ -74,10 +76,11 @@ impl Machine {
     /// call with `renew`, give the machine another input.
     // Protocol: docs/protocol.md#s13.
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
-        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
+        let held = self.cohorts.held(slot)?;
+        let mode = held.users.iter().find(|user| user.turn == turn)?.mode;
         let (store, token, request) = (self.store?, held.grant, held.request);
         let upgrade = held.upgrade_seeking().map(|seeking| seeking.request);
-        let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade } };
+        let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade, mode } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
         // The number tells what was sent before the ticket, and what after it.
         let sent = self.store_queue.sent_elsewhere(now.monotonic, renew);
@@ -132,8 +135,8 @@ impl Machine {
     /// Whether a transaction that found this may commit: if the record has the grant, and the guard still has it, too.
     ///
     /// # Errors
-    /// How the lease was lost.
-    // Protocol: docs/protocol.md#s7.
+    /// Why it must not.
+    // Protocol: docs/protocol.md#s7, #s.
     pub fn judge_fence(
         &self,
         turn: TurnId,
@@ -141,26 +144,22 @@ impl Machine {
         ticket: &Ticket,
         found: (Option<StoreId>, &Reply),
         now: Now,
-    ) -> Result<(), LostReason> {
+    ) -> Result<(), FenceRefusal> {
         let (store, reply) = found;
-        if store != Some(ticket.store) {
-            return Err(LostReason::StoreCleared);
-        }
-        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held));
-        let valid = held.is_some() && self.session.was_valid(now.monotonic);
-        match reply.answers.iter().find(|answer| !answer.outcome.lets_a_fence_pass()) {
-            Some(answer) => Err(answer.outcome.loss(ticket.token, valid)),
-            None if held.is_none() => Err(LostReason::Expired),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the lease of this guard was upgraded, or may have been, after the ticket was made. If so, the ticket does not know the new
-    /// grant.
-    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
-        let Some(held) = self.cohorts.held(slot).filter(|held| held.is_used_by(turn)) else { return false };
-        let upgrades_by_another = || !ticket.upgrade.is_some_and(|request| held.upgrades_by(request));
-        held.may_have_grown_out_of(ticket.token) && (held.grant != ticket.token || upgrades_by_another())
+        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn));
+        let of_ticket = held.filter(|held| ticket.is_of(held));
+        let fault = reply.answers.iter().map(|answer| &answer.outcome).find(|outcome| !outcome.lets_a_fence_pass());
+        let refusal = match fault {
+            _ if store != Some(ticket.store) => FenceRefusal::Lost(LostReason::StoreCleared),
+            None if of_ticket.is_some() => return Ok(()),
+            Some(Outcome::Downgraded) if of_ticket.is_some() => FenceRefusal::Downgraded,
+            None | Some(Outcome::Downgraded) => FenceRefusal::Lost(LostReason::Expired),
+            Some(outcome) => {
+                let valid = of_ticket.is_some() && self.session.was_valid(now.monotonic);
+                FenceRefusal::Lost(outcome.loss(ticket.token, valid))
+            }
+        };
+        Err(if held.is_some_and(|held| ticket.is_outgrown_by(held)) { FenceRefusal::Outgrown } else { refusal })
     }
 
     /// A user's transaction was judged, or committed. If it did not find the grant, this is a hint that the lease is gone. If it carried a
@@ -198,6 +197,12 @@ impl Ticket {
     /// Whether the ticket was made for this lease, which may have been upgraded since.
     fn is_of(&self, held: &Held) -> bool {
         [Some((held.grant, held.request)), held.formerly].contains(&Some((self.token, self.request)))
+    }
+
+    /// Whether this lease was upgraded, or may have been, after the ticket was made. If so, the ticket does not know the new grant.
+    fn is_outgrown_by(&self, held: &Held) -> bool {
+        let upgrades_by_another = || !self.upgrade.is_some_and(|request| held.upgrades_by(request));
+        held.may_have_grown_out_of(self.token) && (held.grant != self.token || upgrades_by_another())
     }
 }
 

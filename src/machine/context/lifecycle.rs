@@ -187,7 +187,7 @@ impl Machine {
                 self.send_now(now);
             }
         }
-        self.drop_all_of_session(LostReason::Expired, now);
+        self.drop_all_of_session(now);
         match farewell {
             Farewell::Beacon => {}
             Farewell::Transaction if was_open => self.fall(),
@@ -201,7 +201,7 @@ impl Machine {
     /// The end of the session also ends the leases that were to be released. Nothing else is sent any more.
     fn drop_unanswered(&mut self, now: Monotonic) {
         for operation in &self.drain(now) {
-            self.answer_for_ended_session(operation, LostReason::Expired, now);
+            self.answer_for_ended_session(operation, now);
         }
     }
 
@@ -216,19 +216,14 @@ impl Machine {
     }
 
     /// Answers the callers of an operation that made sense only in a session that has ended.
-    pub(super) fn answer_for_ended_session(
-        &mut self,
-        operation: &PendingOperation,
-        reason: LostReason,
-        now: Monotonic,
-    ) {
+    pub(super) fn answer_for_ended_session(&mut self, operation: &PendingOperation, now: Monotonic) {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
-                let believed = now < operation.believed_until || operation.may_have_ended_belief();
-                let lost = match reason {
+                let lost = match operation.may_have_ended_belief() {
+                    true => None,
                     // The store may have granted the lease to others since it was wiped, and nobody knows when that was.
-                    LostReason::StoreCleared if !operation.may_have_ended_belief() => Some(reason),
-                    _ => Some(LostReason::Expired).filter(|_| !believed),
+                    false if self.session.was_wiped() => Some(LostReason::StoreCleared),
+                    false => Some(LostReason::Expired).filter(|_| operation.believed_until <= now),
                 };
                 self.tell_released(turn, Ok(lost));
             }

@@ -27,7 +27,7 @@ mod watches;
 #[cfg(test)]
 mod machine_tests;
 
-pub use fence::Ticket;
+pub use fence::{FenceRefusal, Ticket};
 
 use alloc::vec::Vec;
 

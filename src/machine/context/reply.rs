@@ -401,8 +401,13 @@ impl Machine {
             || (operation.maybe_upgraded && self.session.was_robbed_since(key, token));
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {
-            // It is no longer known whether the context still considered the lease valid.
-            let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, false) };
+            let reason = match stolen {
+                true => LostReason::Stolen,
+                // The next store may have granted the key since, with larger tokens.
+                false if self.session.was_wiped() => LostReason::StoreCleared,
+                // It is no longer known whether the context still considered the lease valid.
+                false => outcome.loss(token, false),
+            };
             let lost = if released { None } else { Some(reason) };
             self.tell_released(turn, Ok(lost));
         }

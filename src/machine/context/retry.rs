@@ -9,7 +9,7 @@ use super::{
     cohorts::STAYS,
     failure::{Applied, KEYS_MAY_BE_LOCKED, StoreError, StoreErrorKind},
     input::Slot,
-    output::{LostReason, Refusal},
+    output::Refusal,
     pending::{Company, PendingOperation, Transaction},
     record::{Acquire, Action, Ending, Way},
     store_queue::is_ask_for,
@@ -73,7 +73,7 @@ impl Machine {
             return false;
         }
         self.last_writers.forget_later(&transaction.forgets);
-        gone.iter().for_each(|operation| self.answer_for_ended_session(operation, LostReason::Expired, now));
+        gone.iter().for_each(|operation| self.answer_for_ended_session(operation, now));
         self.session_failed(transaction, &StoreError { retry: true, ..error.clone() }, now);
         true
     }
@@ -142,7 +142,7 @@ impl Machine {
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {
             // The session was not opened, so none of its requests needs to be withdrawn.
-            self.drop_operations_of_session(LostReason::Expired, now);
+            self.drop_operations_of_session(now);
         } else if is_own {
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
@@ -262,7 +262,7 @@ impl Machine {
     ) {
         let released = error.applied == Applied::Unknown;
         if transaction.session != self.session.id() {
-            return self.answer_for_ended_session(operation, LostReason::Expired, now);
+            return self.answer_for_ended_session(operation, now);
         }
         let mut again = operation.clone();
         again.maybe_released |= released;

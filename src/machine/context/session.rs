@@ -64,6 +64,8 @@ pub(super) struct OwnSession {
     robbed: SortedMap<(Key, Token), ()>,
     /// Other sessions that existed when this one or an earlier one opened, and when they were read.
     peers: Vec<(Peer, Monotonic)>,
+    /// Whether the last session ended because the store was wiped, and none has been opened since.
+    was_wiped: bool,
 }
 
 impl OwnSession {
@@ -88,6 +90,7 @@ impl OwnSession {
             shown_beacon: false,
             robbed: SortedMap::new(),
             peers: Vec::new(),
+            was_wiped: false,
         }
     }
 
@@ -112,9 +115,14 @@ impl OwnSession {
     // Protocol: docs/protocol.md#s3, #s10.
     pub(super) fn end(&mut self) {
         let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
-        let (stale_failures, doubted) = (self.stale_failures, self.doubted);
+        let (stale_failures, doubted, was_wiped) = (self.stale_failures, self.doubted, self.was_wiped);
         let peers = core::mem::take(&mut self.peers);
-        *self = Self { stale, stale_at, stale_failures, doubted, peers, ..Self::new(self.id.next()) };
+        *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, ..Self::new(self.id.next()) };
+    }
+
+    /// Whether the store was wiped under the last session, and none has been opened since.
+    pub(super) fn was_wiped(&self) -> bool {
+        self.was_wiped
     }
 
     /// The same, if it is unknown whether the row exists. The next session need not wait for another end that failed.

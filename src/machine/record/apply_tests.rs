@@ -93,10 +93,12 @@ fn a_grant_is_current_for_its_session_its_token_and_its_request() {
     for (session, request, token) in [(B, 1, held.first), (A, 2, held.first), (A, 1, held.first.next())] {
         let verified = bench.verify(session, request, token, true);
         assert!(matches!(verified, Outcome::NotCurrent { stolen: false, .. }), "{verified:?}");
-        let fenced = bench.apply(session, Action::Fence { token, request: RequestId(request), upgrade: None }).outcome;
+        let fenced = bench
+            .apply(session, Action::Fence { token, request: RequestId(request), upgrade: None, mode: Mode::Exclusive })
+            .outcome;
         assert!(matches!(fenced, Outcome::NotCurrent { stolen: false, .. }), "{fenced:?}");
     }
-    let fence = Action::Fence { token: held.first, request: RequestId(1), upgrade: None };
+    let fence = Action::Fence { token: held.first, request: RequestId(1), upgrade: None, mode: Mode::Exclusive };
     assert!(matches!(bench.apply(A, fence).outcome, Outcome::Current { .. }));
 }
 

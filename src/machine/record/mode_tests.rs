@@ -251,6 +251,19 @@ fn s15_what_was_shared_is_taken_over_as_shared() {
     assert!(matches!(bench.ask_by(B, 6, Mode::Shared, way).outcome, Outcome::Granted(_)));
 }
 
+/// The downgrade may not have been sent before the guard went.
+#[test]
+fn s15_i9_what_its_guard_had_downgraded_is_taken_over_as_shared_and_readers_join_it() {
+    let mut bench = Bench::new(false);
+    let held = bench.granted(A, 1, Mode::Exclusive);
+    bench.queued(C, 1, Mode::Shared);
+    bench.apply(A, Action::Detach { token: held.first, request: RequestId(1), to: PART, lease_ms: 500 });
+    let way = Way::Resume { from: PART, origin: A, token: held.first, request: RequestId(1) };
+    assert_eq!(block(&bench.ask_by(B, 5, Mode::Shared, way)), held);
+    let modes: Vec<_> = bench.record().grants.iter().map(|grant| (grant.holder, grant.mode)).collect();
+    assert_eq!(modes, [(B, Mode::Shared), (C, Mode::Shared)]);
+}
+
 #[test]
 fn s15_what_is_taken_over_is_named_by_its_session_its_request_and_its_token() {
     let mut bench = Bench::new(false);

@@ -179,7 +179,7 @@ fn s14_who_only_looks_on_changes_nothing_and_does_not_see_the_absent() {
     assert_eq!((grants.len(), queue.iter().map(|waiter| waiter.holder).collect::<Vec<_>>()), (0, vec![C]));
     assert_eq!(sessions.iter().map(|(session, _)| *session).collect::<Vec<_>>(), [C]);
     // Rule S7: a fence reads the record alone.
-    let fence = Action::Fence { token, request: RequestId(1), upgrade: None };
+    let fence = Action::Fence { token, request: RequestId(1), upgrade: None, mode: Mode::Exclusive };
     assert!(matches!(bench.apply(A, fence).outcome, Outcome::Current { .. }));
     assert_eq!((bench.record(), answer.promoted), (&before, Vec::new()));
     assert!(!bench.records.take_changed().contains(&Row::Record(key("k"))));
@@ -215,7 +215,7 @@ fn s16_what_the_absent_do_late_does_no_harm() {
         Action::Detach { token, request, to: SessionId(0xdd), lease_ms: 1_000 },
         Action::Release { token, request },
         Action::Withdraw { request },
-        Action::Fence { token, request, upgrade: None },
+        Action::Fence { token, request, upgrade: None, mode: Mode::Exclusive },
     ];
     let before = bench.records.clone();
     for action in late {

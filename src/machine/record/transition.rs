@@ -55,7 +55,9 @@ impl<'a> Transition<'a> {
             Action::End { target, beat } => self.end(*target, *beat),
             Action::Look => self.look(),
             Action::Inspect => return self.status().into(),
-            Action::Fence { token, request, upgrade } => return self.fence(*token, *request, *upgrade).into(),
+            Action::Fence { token, request, upgrade, mode } => {
+                return self.fence(*token, *request, *upgrade, *mode).into();
+            }
             // An operation for several keys runs a transition for each key instead.
             Action::AcquireAll(_) => return Outcome::BusyAll(Vec::new()).into(),
         };
@@ -177,7 +179,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Moves the grant to this session and request, and ends the session to which it was detached. A shared grant is not resumed as
-    /// exclusive.
+    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent.
     // Protocol: docs/protocol.md#s15.
     fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
         let is_left = |grant: &Grant| {
@@ -187,7 +189,7 @@ impl<'a> Transition<'a> {
         let Some(at) = self.record.grants.iter().position(is_left) else { return self.not_current(token) };
         let grant = &mut self.record.grants[at];
         let giver = core::mem::replace(&mut grant.holder, self.holder);
-        (grant.request, grant.info) = (ask.request, ask.info.clone());
+        (grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());
         self.changed();
         if giver == givers[0] {
             self.sessions.end(giver);
@@ -275,8 +277,9 @@ impl<'a> Transition<'a> {
     }
 
     // Protocol: docs/protocol.md#s7, #s.
-    fn fence(&self, token: Token, request: RequestId, upgrade: Option<RequestId>) -> Outcome {
+    fn fence(&self, token: Token, request: RequestId, upgrade: Option<RequestId>, mode: Mode) -> Outcome {
         match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {
+            Some(at) if mode == Mode::Exclusive && self.record.grants[at].mode == Mode::Shared => Outcome::Downgraded,
             Some(_) => Outcome::Current { contended: !self.record.queue.is_empty(), refill: None },
             None => self.not_current(token),
         }

@@ -1,6 +1,6 @@
 //! The store, and what is known of its past: each operation is compared with the record before and after it.
 
-use leasehold::machine::{Answer, Batch, Mode, Operation, Outcome, Records, Reply, SessionId, SessionStep, StoreNow};
+use leasehold::machine::{Answer, Batch, Operation, Outcome, Records, Reply, SessionId, SessionStep, StoreNow, Ticket};
 
 use crate::{
     change::{self, Change},
@@ -236,11 +236,9 @@ impl Ledger {
         self.history.iter().rposition(|grant| (grant.who, grant.key) == (who, key) && covers(grant))
     }
 
-    /// Whether the fence lets an effect of this grant through, which was fenced while the grant had this mode. After a downgrade, no fence
-    /// passes that was made before it.
-    pub fn lets_through(&self, grant: usize, mode: Mode) -> bool {
-        let has_mode = |grant: &EntryView| mode == Mode::Shared || grant.mode == mode;
-        self.history.get(grant).is_some_and(|grant| has_mode(grant) && port::fence(&self.records, grant))
+    /// Whether the fence lets an effect with this ticket through.
+    pub fn lets_through(&self, ticket: &Ticket) -> bool {
+        port::passes(&self.records, ticket)
     }
 
     /// An effect of this grant commits.

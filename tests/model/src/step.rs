@@ -120,7 +120,7 @@ impl World {
                 };
                 spend(&mut state.budget.writes);
                 let early = self.configuration.flaw == Some(Flaw::FenceApart);
-                let let_through = early && state.ledger.lets_through(grant, mode);
+                let let_through = early && state.ledger.lets_through(&ticket);
                 let at = state.writes.partition_point(|write| (write.who, write.turn) <= (who, turn));
                 state.writes.insert(at, Write { who, turn, grant, ticket, let_through, mode, overtaken: false });
             }
@@ -263,7 +263,7 @@ impl World {
     fn commit(&self, state: &mut State, at: usize) {
         let write = state.writes.remove(at);
         let early = self.configuration.flaw == Some(Flaw::FenceApart);
-        let accepted = if early { write.let_through } else { state.ledger.lets_through(write.grant, write.mode) };
+        let accepted = if early { write.let_through } else { state.ledger.lets_through(&write.ticket) };
         if accepted {
             let mut broken = state.broken;
             state.ledger.change().effect(write.grant, &mut broken);

@@ -1,11 +1,11 @@
 //! Records and operations, as far as the model looks at them.
 
 use leasehold::machine::{
-    Acquire, Action as Act, Batch, Key, Mode, Operation, Outcome, Record, Records, RequestId, SessionId, StoreClock,
+    Acquire, Action as Act, Batch, Key, Mode, Operation, Outcome, Record, Records, SessionId, StoreClock, Ticket,
     Token, Way,
 };
 
-use crate::port::{KEYS, key, number_of, store_now};
+use crate::port::{KEYS, number_of, store_now};
 
 /// A grant or a place, as far as the model looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -187,12 +187,9 @@ fn view(record: &Record, at: usize) -> RecordView {
     RecordView { last_token: record.last_token.as_u64(), grants: grants.collect(), queue: queue.collect() }
 }
 
-/// Whether the shipped fence lets an effect of this grant through. It is asked as a writer would: with what it was told.
-pub fn fence(records: &Records, grant: &EntryView) -> bool {
-    let Some(token) = grant.token else { return false };
-    let fence = Act::Fence { token, request: RequestId(grant.request), upgrade: None };
-    let batch = Batch::new(grant.session, vec![Operation { key: key(grant.key), action: fence }]);
-    let reply = batch.apply(&mut records.clone(), store_now(StoreClock::Observed, 0, 0));
+/// Whether the shipped fence lets an effect with this ticket through.
+pub fn passes(records: &Records, ticket: &Ticket) -> bool {
+    let reply = ticket.batch.apply(&mut records.clone(), store_now(StoreClock::Observed, 0, 0));
     reply.answers.iter().all(|answer| matches!(answer.outcome, Outcome::Current { .. }))
 }
 

@@ -163,7 +163,8 @@ impl Vault {
         };
         let named = record.grants.iter().find(|grant| grant.block.first.as_u64() == first);
         let Some(grant) = named.cloned() else { return false };
-        let action = Action::Fence { token: grant.block.first, request: grant.request, upgrade: None };
+        let action =
+            Action::Fence { token: grant.block.first, request: grant.request, upgrade: None, mode: grant.mode };
         let fence = Batch::new(holder, vec![Operation { key: name.clone(), action }]);
         let reply = fence.apply(records, StoreNow::new(self.0.clock, now));
         let current = matches!(reply.answers[0].outcome, Outcome::Current { .. });

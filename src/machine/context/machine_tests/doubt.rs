@@ -226,6 +226,24 @@ fn who_releases_while_the_context_finds_out_that_the_store_was_wiped_is_told_so(
     assert!(outputs.contains(&Output::Event(told)), "{outputs:?}");
 }
 
+/// The next store may have granted the key meanwhile, with larger tokens.
+#[test]
+fn whose_release_finds_that_the_store_was_wiped_is_told_so() {
+    for last_token in [0, 10_000] {
+        let mut script = asks_beside_another_lease();
+        script.answer([granted(64)]);
+        script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+        script.until_sent();
+        let (id, _) = script.sent();
+        assert!(matches!(script.actions()[..], [Action::Release { .. }]), "{:?}", script.actions());
+        let gone = Outcome::NotCurrent { last_token: Token(last_token), stolen: false };
+        let wiped = Reply { store: StoreId(10), robbed: None, ..said([gone]) };
+        let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
+        let told = Event::Released { turn: TurnId(1), result: Ok(Some(LostReason::StoreCleared)) };
+        assert!(outputs.contains(&Output::Event(told)), "{last_token}: {outputs:?}");
+    }
+}
+
 /// Whether a heartbeat or the repeated release finds the wiped store first does not matter.
 #[test]
 fn a_release_that_may_have_been_applied_before_the_wipe_is_told_no_loss() {

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 
 use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, named, said};
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Body, Config, Event, Input, Key, LostReason, Machine, Mode, Operation, Options,
-    Outcome, Output, Records, Reply, RequestId, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreErrorKind,
-    StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
+    Acquire, Action, Batch, Beat, Body, Config, Event, FenceRefusal, Input, Key, LostReason, Machine, Mode, Operation,
+    Options, Outcome, Output, Records, Reply, RequestId, SessionId, SessionStep, Slot, StoreClock, StoreError,
+    StoreErrorKind, StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -18,7 +18,7 @@ impl Script {
         ticket
     }
 
-    fn judge(&self, turn: u64, ticket: &Ticket, store: StoreId, outcome: Outcome) -> Result<(), LostReason> {
+    fn judge(&self, turn: u64, ticket: &Ticket, store: StoreId, outcome: Outcome) -> Result<(), FenceRefusal> {
         let found = (Some(store), &said([outcome]));
         self.machine.judge_fence(TurnId(turn), &self.slot(), ticket, found, self.now())
     }
@@ -45,18 +45,21 @@ fn s_a_ticket_names_store_holder_first_token_and_request() {
     let [Operation { key, action }] = &ticket.batch.operations[..] else { panic!("{ticket:?}") };
     assert_eq!((key, ticket.batch.session), (&script.key, ME));
     assert_eq!(ticket.batch.step, SessionStep::Stay, "no row of a session is read");
-    assert_eq!(*action, Action::Fence { token: Token(64), request: RequestId(1), upgrade: None });
+    assert_eq!(
+        *action,
+        Action::Fence { token: Token(64), request: RequestId(1), upgrade: None, mode: Mode::Exclusive }
+    );
     assert_eq!(script.judge(1, &ticket, STORE, current()), Ok(()));
-    assert_eq!(script.judge(1, &ticket, StoreId(10), current()), Err(LostReason::StoreCleared));
+    assert_eq!(script.judge(1, &ticket, StoreId(10), current()), Err(FenceRefusal::Lost(LostReason::StoreCleared)));
     for (last_token, stolen, reason) in
         [(63, false, LostReason::StoreCleared), (200, true, LostReason::Stolen), (200, false, LostReason::Evicted)]
     {
         let outcome = Outcome::NotCurrent { last_token: Token(last_token), stolen };
-        assert_eq!(script.judge(1, &ticket, STORE, outcome), Err(reason));
+        assert_eq!(script.judge(1, &ticket, STORE, outcome), Err(FenceRefusal::Lost(reason)));
     }
     script.now_ms += LEASE_MS;
     let outcome = Outcome::NotCurrent { last_token: Token(200), stolen: false };
-    assert_eq!(script.judge(1, &ticket, STORE, outcome), Err(LostReason::Expired));
+    assert_eq!(script.judge(1, &ticket, STORE, outcome), Err(FenceRefusal::Lost(LostReason::Expired)));
     assert_eq!(script.judge(1, &ticket, STORE, current()), Ok(()), "it ran out, and nobody took it");
 }
 
@@ -237,7 +240,7 @@ fn s7_a_fence_passes_as_long_as_the_grant_stands_and_never_after() {
         let found = ticket.batch.apply(&mut records, now).answers.remove(0).outcome;
         assert!(matches!(found, Outcome::NotCurrent { stolen: true, .. }), "{found:?}");
         assert_eq!(records.peek(&script.key), before.as_ref());
-        assert_eq!(script.judge(1, &ticket, STORE, found), Err(LostReason::Stolen));
+        assert_eq!(script.judge(1, &ticket, STORE, found), Err(FenceRefusal::Lost(LostReason::Stolen)));
     }
 }
 

@@ -32,6 +32,7 @@ impl Machine {
         };
         if transaction.opens {
             self.session.is_open = true;
+            self.session.was_wiped = false;
             self.session.meet_peers(&reply.peers, now);
         }
         for (key, token) in robbed {
@@ -145,7 +146,8 @@ impl Machine {
     /// of a grant.
     // Protocol: docs/protocol.md#s10.
     pub(in super::super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
-        self.end_session_by(transaction, reason, now);
+        self.session.was_wiped |= reason == LostReason::StoreCleared;
+        self.end_session_by(transaction, now);
         self.lose_all(reason, now);
     }
 
@@ -173,20 +175,20 @@ impl Machine {
 
     /// This transaction deletes the session's row, or found it missing. The id is not used again, even if the deletion fails.
     // Protocol: docs/protocol.md#s10.
-    pub(in super::super) fn end_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
+    pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
-        self.drop_all_of_session(reason, now);
+        self.drop_all_of_session(now);
         self.rest_after(transaction);
     }
 
     /// The leases that were to be released end with the session. Its row may remain, so the beacon is lowered.
     pub(in super::super) fn leave_session(&mut self, now: Monotonic) {
-        self.drop_all_of_session(LostReason::Expired, now);
+        self.drop_all_of_session(now);
         self.fall();
     }
 
-    pub(in super::super) fn drop_all_of_session(&mut self, reason: LostReason, now: Monotonic) {
-        self.drop_operations_of_session(reason, now);
+    pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
+        self.drop_operations_of_session(now);
         self.forget_watches();
     }
 

@@ -10,7 +10,7 @@ use super::super::{
     input::Slot,
     key::Key,
     last_writer::USED,
-    output::{Command, LostReason},
+    output::Command,
     pending::{PendingOperation, Sent, Transaction},
     record::{Acquire, Action, Batch, Operation, SessionStep, Way},
     sorted::HAS_MANY_KEYS,
@@ -100,7 +100,7 @@ impl Machine {
             Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
-            self.end_session_by(sent.transaction, LostReason::Expired, now);
+            self.end_session_by(sent.transaction, now);
         }
     }
 
@@ -194,12 +194,12 @@ impl Machine {
 
     /// Drops the unsent operations of a session that has ended. A verification and a downgrade are told that the lease was lost; a release
     /// is told why, or that it came in time.
-    pub(in super::super) fn drop_operations_of_session(&mut self, reason: LostReason, now: Monotonic) {
+    pub(in super::super) fn drop_operations_of_session(&mut self, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
             match (operation.turn, &operation.action) {
                 // The lease was lost with the session.
                 (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
-                _ => self.answer_for_ended_session(&operation, reason, now),
+                _ => self.answer_for_ended_session(&operation, now),
             }
         }
     }

@@ -187,7 +187,8 @@ fn s_a_fence_asks_for_holder_first_token_and_request() {
     let mut bench = Bench::new(false);
     let held = bench.granted(A, 1, Mode::Shared);
     let other = bench.granted(B, 7, Mode::Shared);
-    let fence = |token, request| Action::Fence { token, request: RequestId(request), upgrade: None };
+    let fence =
+        |token, request| Action::Fence { token, request: RequestId(request), upgrade: None, mode: Mode::Shared };
     let before = bench.record().clone();
     assert!(matches!(bench.apply(A, fence(held.first, 1)).outcome, Outcome::Current { .. }));
     for (holder, token, request) in
@@ -277,4 +278,24 @@ fn a_refill_never_turns_a_record_into_one_that_cannot_be_read() {
     bench.verify(A, 1, held.first, true);
     let after = bench.record().encode();
     assert!(Record::decode(&after).is_ok(), "{after}");
+}
+
+/// Rule s.
+#[test]
+fn s_a_fence_of_an_exclusive_guard_tells_a_downgrade_from_a_loss() {
+    let mut bench = Bench::new(false);
+    let token = bench.granted(A, 1, Mode::Exclusive).first;
+    let request = RequestId(1);
+    let fence = |mode| Action::Fence { token, request, upgrade: None, mode };
+    for (downgraded, mode, expected) in [
+        (false, Mode::Exclusive, Outcome::Current { contended: false, refill: None }),
+        (false, Mode::Shared, Outcome::Current { contended: false, refill: None }),
+        (true, Mode::Exclusive, Outcome::Downgraded),
+        (true, Mode::Shared, Outcome::Current { contended: false, refill: None }),
+    ] {
+        if downgraded {
+            bench.apply(A, Action::Downgrade { token, request });
+        }
+        assert_eq!(bench.apply(A, fence(mode)).outcome, expected, "downgraded: {downgraded}, asked as {mode:?}");
+    }
 }

@@ -132,17 +132,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule s",
         "a fence of an exclusive guard passes after the lease was downgraded",
         Scenario("fence::a_fence_of_an_exclusive_guard"),
-        &[edit("src/client/fence.rs", "DROPS_TASKS && self.is_exclusive", "false && self.is_exclusive")],
+        &[edit(
+            "src/machine/record/transition.rs",
+            "Some(at) if mode == Mode::Exclusive &&",
+            "Some(at) if false && mode == Mode::Exclusive &&",
+        )],
     ),
     Mutant::new(
         "rule s",
         "a fence that began before an upgrade finds a loss",
         Scenario("fence::a_fence_that_began_before"),
-        &[edit(
-            "src/client/fence.rs",
-            "Err(_) if driver.as_ref().is_some_and(",
-            "Err(_) if false && driver.as_ref().is_some_and(",
-        )],
+        &[edit("src/machine/context/fence.rs", "Err(if held.is_some_and(", "Err(if false && held.is_some_and(")],
     ),
     Mutant::new(
         "S9",

@@ -2,7 +2,7 @@
 
 use crate::{
     Mutant,
-    Suite::{Histories, Properties, Rule, Store},
+    Suite::{Histories, Properties, Rule, Scenario, Store},
     edit,
 };
 
@@ -265,8 +265,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("doubt::who_releases_while_the_context_finds_out"),
         &[edit(
             "src/machine/context/lifecycle.rs",
-            "LostReason::StoreCleared if !",
-            "LostReason::StoreCleared if false && !",
+            "false if self.session.was_wiped() =>",
+            "false if false && self.session.was_wiped() =>",
+        )],
+    ),
+    Mutant::new(
+        "S15",
+        "a lease whose downgrade was not sent is exclusive where it is resumed",
+        Scenario("parts::parts_of_a_lease_whose_downgrade"),
+        &[edit(
+            "src/machine/record/transition.rs",
+            "(grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());",
+            "(grant.request, grant.info) = (ask.request, ask.info.clone());",
+        )],
+    ),
+    Mutant::new(
+        "S16",
+        "a release that finds the store wiped is told an expiry if the key was granted there since",
+        Rule("doubt::whose_release_finds_that_the_store_was_wiped"),
+        &[edit(
+            "src/machine/context/reply.rs",
+            "false if self.session.was_wiped() =>",
+            "false if false && self.session.was_wiped() =>",
         )],
     ),
 ];

@@ -17,8 +17,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             TRANSITION,
-            "Action::Fence { token, request, upgrade } => return self.fence(*token, *request, *upgrade).into(),",
-            "Action::Fence { .. } => return Outcome::Current { contended: false, refill: None }.into(),",
+            "return self.fence(*token, *request, *upgrade, *mode).into();",
+            "return (Outcome::Current { contended: false, refill: None }).into();",
         )],
     ),
     Mutant::new(
