@@ -92,7 +92,12 @@ impl LeaseGuard {
     }
 }
 
-const DOWNGRADED: &str = "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; then fence again";
+/// Not in the npm package, where the check comes before any downgrade.
+const DOWNGRADED: &str = if DROPS_TASKS {
+    "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; then fence again"
+} else {
+    ""
+};
 
 const OUTGROWN: &str = "the lease was upgraded, or may have been, after this fence began; fence a new transaction";
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use leasehold::machine::{Acquire, Action, Grant, Mode, Outcome, Record, RequestId, SessionId, Token, Waiter, Way};
 
-use crate::ghost::Ghost;
+use leasehold_invariants::rank;
 
-use crate::rules::{Moved, rank, tokens};
+use crate::ghost::Ghost;
+use crate::rules::{Moved, tokens};
 
 impl Moved<'_> {
     pub(crate) fn who_is_granted_is_told_once(&self) {

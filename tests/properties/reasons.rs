@@ -2,7 +2,9 @@
 
 use leasehold::machine::{Acquire, Action, Grant, Outcome, Waiter, Way};
 
-use crate::rules::{Moved, rank, tokens};
+use leasehold_invariants::rank;
+
+use crate::rules::{Moved, tokens};
 
 impl Moved<'_> {
     /// Design rule 1: who is granted leaves nobody behind who was before it.

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use leasehold::machine::{
     Acquire, Action, Answer, Batch, Granted, Key, Mode, Operation, Outcome, Promotion, Record, SessionId, SessionStep,
-    StoreNow, Token, TokenBlock, Waiter,
+    StoreNow, Token, TokenBlock,
 };
+
+use leasehold_invariants::{Several, check, ended_are_gone, head_waits, only_looks};
 
 use crate::extras;
 use crate::sessions::Rows;
@@ -27,7 +29,7 @@ pub(crate) struct Moved<'a> {
     pub(crate) now: StoreNow,
     /// Waiters whose rows the store did not read.
     strangers: BTreeSet<SessionId>,
-    exhausted: bool,
+    wall_ms: u64,
 }
 
 /// Panics at the first rule that is broken.
@@ -59,7 +61,7 @@ pub(crate) fn hold(world: &mut World, batch: &Batch, reply: &leasehold::machine:
             rows: &rows,
             now,
             strangers: strangers(world.kind, texts, batch),
-            exhausted: is_exhausted(after.and_then(Option::as_ref).unwrap_or(&ended).last_token, world.wall_ms),
+            wall_ms: world.wall_ms,
         };
         moved.keeps_all_rules();
         ghost.note_grants(&moved);
@@ -68,8 +70,9 @@ pub(crate) fn hold(world: &mut World, batch: &Batch, reply: &leasehold::machine:
             extras::survive(moved.before, moved.after);
         }
     }
-    if let (Some(operation), Some(answer)) = (batch.operations.first(), answer) {
-        all_or_nothing(world, batch.session, operation, answer, before);
+    if let Some(answer) = answer {
+        let several = Several::before(batch, |key| before.records.get(key)?.as_ref());
+        assert_eq!(several.after(batch, reply, |key| world.view.records.get(key)?.as_ref()), Ok(()));
         let stray =
             answer.promoted.iter().find(|promotion| !matches!(world.view.records.get(&promotion.key), Some(Some(_))));
         assert_eq!(stray, None, "nobody is granted what cannot be read");
@@ -138,18 +141,6 @@ fn strangers(kind: Kind, texts: &Texts, batch: &Batch) -> BTreeSet<SessionId> {
     queued.map(|waiter| waiter.holder).filter(|holder| !named.contains(holder)).collect()
 }
 
-/// Rule r: `max(last + 1, min(now, 2^42) << 10)`, and all 64 tokens below 2^53.
-fn is_exhausted(last: Token, wall_ms: u64) -> bool {
-    let first = (u128::from(last.as_u64()) + 1).max(u128::from(wall_ms.min(1 << 42)) << 10);
-    first + 63 >= 1 << 53
-}
-
-pub(crate) type Rank = (bool, i64, u64);
-
-pub(crate) fn rank(waiter: &Waiter) -> Rank {
-    (waiter.upgrades.is_none(), -i64::from(waiter.priority), waiter.ticket)
-}
-
 pub(crate) fn tokens(record: &Record) -> BTreeSet<Token> {
     record.grants.iter().map(|grant| grant.block.first).collect()
 }
@@ -163,10 +154,10 @@ impl Moved<'_> {
                 "looking changes nothing"
             );
         } else {
-            self.record_is_sound();
-            if !self.refuses_all() {
+            assert_eq!(check(self.after), Ok(()), "{:?}", self.after);
+            if !only_looks(&self.operation.action, &self.answer.outcome) {
                 self.nobody_ended_is_left();
-                self.head_is_not_grantable();
+                assert!(head_waits(self.after, self.wall_ms), "at rest the head is not grantable: {:?}", self.after);
             }
         }
         self.tokens_grow();
@@ -183,12 +174,6 @@ impl Moved<'_> {
 
     pub(crate) fn only_looks(&self) -> bool {
         matches!(self.operation.action, Action::Inspect | Action::Fence { .. })
-    }
-
-    /// Of several keys, whether none of them was touched.
-    fn refuses_all(&self) -> bool {
-        let untouched = matches!(self.answer.outcome, Outcome::NoSession | Outcome::TooLate | Outcome::Unreadable(_));
-        untouched && matches!(self.operation.action, Action::AcquireAll(_))
     }
 
     /// Whether the operation took the session for ended.
@@ -238,50 +223,12 @@ impl Moved<'_> {
         grants.map(|grant| (grant.block, grant.previous, grant.mode)).collect()
     }
 
-    fn record_is_sound(&self) {
-        let Record { grants, queue, .. } = self.after;
-        let exclusive = grants.iter().filter(|grant| grant.mode == Mode::Exclusive).count();
-        assert!(exclusive == 0 || grants.len() == 1, "grants exclude each other: {grants:?}");
-        assert!(queue.windows(2).all(|pair| rank(&pair[0]) < rank(&pair[1])), "the queue is sorted: {queue:?}");
-        let mut entries = BTreeSet::new();
-        let named = grants.iter().map(|grant| (grant.holder, grant.request));
-        for entry in named.chain(queue.iter().map(|waiter| (waiter.holder, waiter.request))) {
-            assert!(entries.insert(entry), "one place or grant a request: {entry:?}");
-        }
-        let mut common = BTreeSet::new();
-        for waiter in queue.iter().filter(|waiter| !waiter.alone && waiter.upgrades.is_none()) {
-            assert!(common.insert((waiter.holder, waiter.mode)), "one common place a holder and mode: {queue:?}");
-        }
-        assert!(queue.iter().filter(|waiter| waiter.upgrades.is_some()).count() <= 1, "one upgrade: {queue:?}");
-    }
-
-    /// S14: nothing of an ended session is granted, or stays granted once its key was touched.
     fn nobody_ended_is_left(&self) {
-        let known = tokens(self.before);
-        for grant in &self.after.grants {
-            // A store that did not read the row may grant to it, and finds out next time.
-            let unread = self.strangers.contains(&grant.holder) && !known.contains(&grant.block.first);
-            // What is detached or given to a session right now lives by this very operation.
-            let moves = matches!(self.operation.action, Action::Detach { to, .. } if to == grant.holder);
-            assert!(unread || moves || !self.has_ended(grant.holder), "an ended session holds nothing: {grant:?}");
-        }
-    }
-
-    /// Rule f.
-    fn head_is_not_grantable(&self) {
-        let Some(head) = self.after.queue.first() else { return };
-        let given = |token| head.upgrades == Some(token);
-        let mut others =
-            self.after.grants.iter().filter(|grant| !(grant.holder == head.holder && given(grant.block.first)));
-        let fits = others.all(|grant| grant.mode == Mode::Shared && head.mode == Mode::Shared);
-        assert!(!fits || self.exhausted, "at rest the head of the queue is not grantable: {:?}", self.after);
-        let unread = self.strangers.contains(&head.holder);
-        assert!(unread || !self.has_ended(head.holder), "nobody ended stands at the head: {head:?}");
-        if let Some(token) = head.upgrades {
-            let stands =
-                self.after.grants.iter().any(|grant| (grant.holder, grant.block.first) == (head.holder, token));
-            assert!(stands, "an upgrade has something to give: {:?}", self.after);
-        }
+        // What is detached to a session right now lives by this very operation. A store that did not read a waiter's row may grant to it,
+        // and finds out next time.
+        let moves = |session| matches!(self.operation.action, Action::Detach { to, .. } if to == session);
+        let has_ended = |session| self.has_ended(session) && !moves(session) && !self.strangers.contains(&session);
+        assert!(ended_are_gone(self.after, has_ended), "an ended session holds nothing: {:?}", self.after);
     }
 
     /// I1, rules q and r.
@@ -328,24 +275,5 @@ impl Moved<'_> {
     fn records_stay(&self) {
         let never = self.before.revision == 0 && self.before.is_idle();
         assert!(!self.gone || never, "the record of a key stays: {:?}", self.before);
-    }
-}
-
-/// I14, and that a refusal changes nothing but what time did.
-fn all_or_nothing(world: &World, me: SessionId, operation: &Operation, answer: &Answer, before: &View) {
-    let Action::AcquireAll(asks) = &operation.action else { return };
-    let count = |view: &View| {
-        let held = asks.iter().filter(|(key, ask)| {
-            let record = view.records.get(key).and_then(Option::as_ref);
-            record.is_some_and(|record| {
-                record.grants.iter().any(|grant| (grant.holder, grant.request) == (me, ask.request))
-            })
-        });
-        held.count()
-    };
-    let (had, has) = (count(before), count(&world.view));
-    match &answer.outcome {
-        Outcome::GrantedAll(all) => assert!(all.len() == asks.len() && has == asks.len(), "all"),
-        _ => assert!(has <= had, "or nothing: {had} became {has}"),
     }
 }

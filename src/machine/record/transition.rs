@@ -1,5 +1,7 @@
 //! How one operation changes one record: what each action means.
 
+mod parts;
+
 use alloc::vec::Vec;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
     mode::Mode,
     operation::{Acquire, Action, Answer, Granted, Outcome, Promotion, StoreNow, Way},
     records::NEAREST,
-    session::{Session, Stolen},
+    session::Stolen,
     sessions::Sessions,
     token::{Token, TokenBlock},
 };
@@ -178,25 +180,6 @@ impl<'a> Transition<'a> {
         Outcome::Granted(Granted { block, previous, contended: false })
     }
 
-    /// Moves the grant to this session and request, and ends the session to which it was detached. A shared grant is not resumed as
-    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent.
-    // Protocol: docs/protocol.md#s15.
-    fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
-        let is_left = |grant: &Grant| {
-            let suits = grant.mode == ask.mode || ask.mode == Mode::Shared;
-            suits && givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request)
-        };
-        let Some(at) = self.record.grants.iter().position(is_left) else { return self.not_current(token) };
-        let grant = &mut self.record.grants[at];
-        let giver = core::mem::replace(&mut grant.holder, self.holder);
-        (grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());
-        self.changed();
-        if giver == givers[0] {
-            self.sessions.end(giver);
-        }
-        self.adopt(at)
-    }
-
     fn verify(&mut self, token: Token, request: RequestId, refill: bool) -> Outcome {
         let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
         let refill = if refill { self.refill(at) } else { None };
@@ -224,23 +207,6 @@ impl<'a> Transition<'a> {
             self.changed();
         }
         Outcome::Downgraded
-    }
-
-    /// Moves the grant to a separate session, which nobody renews.
-    // Protocol: docs/protocol.md#s15.
-    fn detach(&mut self, token: Token, request: RequestId, to: SessionId, lease_ms: u64) -> Outcome {
-        if self.grant_of(to, token).is_some() {
-            return Outcome::Detached;
-        }
-        // When a lease is resumed, its token stays and its request changes.
-        let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
-        let instance = self.sessions.own(self.holder).map_or_else(Default::default, |row| row.instance.clone());
-        let (heard_at, deadline) = (self.now.wall, self.now.deadline(lease_ms));
-        let row = Session { beat: 1, lease_ms, instance, heard_at, deadline, ..Session::default() };
-        self.sessions.open(to, row);
-        self.record.grants[at].holder = to;
-        self.changed();
-        Outcome::Detached
     }
 
     // Protocol: docs/protocol.md#e, #i9.

@@ -2,7 +2,7 @@
 
 use leasehold::machine::{Mode, SessionId};
 
-use crate::port::{self, Deal, EntryView, RecordView};
+use crate::port::{Deal, EntryView, RecordView};
 
 /// What one operation did to the record.
 pub(crate) struct Change<'a> {
@@ -11,6 +11,8 @@ pub(crate) struct Change<'a> {
     pub(crate) deal: Deal,
     /// Whether it was refused because its session has ended, or because it comes late.
     pub(crate) refused: bool,
+    /// Whether it has not even removed what ended sessions left.
+    pub(crate) only_looked: bool,
     pub(crate) before: &'a RecordView,
     pub(crate) after: &'a RecordView,
 }
@@ -105,24 +107,8 @@ impl Change<'_> {
             Deal::Acquire | Deal::Steal | Deal::Upgrade(_) | Deal::Resume | Deal::Detach => true,
         }
     }
-
-    /// Whether the head of the queue has to wait.
-    pub(crate) fn head_waits(&self) -> bool {
-        let Some(head) = self.after.queue.first() else { return true };
-        let gives = |grant: &EntryView| grant.session == head.session && grant.first() == head.upgrades;
-        self.after.grants.iter().any(|grant| !gives(grant) && !port::fit(grant.mode, head.mode))
-    }
 }
 
 fn others(record: &RecordView, session: SessionId) -> Vec<EntryView> {
     record.grants.iter().filter(|grant| grant.session != session).copied().collect()
-}
-
-pub(crate) fn fit(grants: &[EntryView]) -> bool {
-    grants.iter().enumerate().all(|(at, grant)| grants[at + 1..].iter().all(|other| !grant.conflicts(other)))
-}
-
-pub(crate) fn differ(entries: &[EntryView]) -> bool {
-    let name = |entry: &EntryView| (entry.session, entry.request);
-    entries.iter().enumerate().all(|(at, entry)| entries[at + 1..].iter().all(|other| name(entry) != name(other)))
 }

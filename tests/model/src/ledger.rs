@@ -1,9 +1,13 @@
 //! The store, and what is known of its past: each operation is compared with the record before and after it.
 
-use leasehold::machine::{Answer, Batch, Operation, Outcome, Records, Reply, SessionId, SessionStep, StoreNow, Ticket};
+use leasehold::machine::{
+    Answer, Batch, Operation, Outcome, Record, Records, Reply, SessionId, SessionStep, StoreNow, Ticket,
+};
+
+use leasehold_invariants::{check, ended_are_gone, head_waits, only_looks};
 
 use crate::{
-    change::{self, Change},
+    change::Change,
     configuration::{Configuration, Flaw},
     evidence::Evidence,
     port::{self, Deal, EntryView, RecordView},
@@ -117,8 +121,10 @@ impl Ledger {
             let asked: Vec<_> = after.grants.iter().filter(|grant| port::asks_for(by, operation, grant)).collect();
             granted += asked.len();
             fresh |= asked.iter().any(|grant| !before.grants.iter().any(|old| old.is_same(grant)));
+            let only_looked = reply.answers.iter().all(|answer| only_looks(&operation.action, &answer.outcome));
             let (deal, refused) = (port::deal(operation), reply.answers.iter().any(is_refusal));
-            self.judge(&Change { key: *key, by, deal, refused, before, after: &after }, scene, broken);
+            let change = Change { key: *key, by, deal, refused, only_looked, before, after: &after };
+            self.judge(&change, scene, broken);
         }
         broken.unless(!fresh || granted == keys.len(), Rule::AllOrNothing);
         reply
@@ -164,15 +170,16 @@ impl Ledger {
         // What the dead left is removed by whatever comes next.
         let cleans = before.grants.iter().chain(&before.queue).any(ended);
         broken.unless(cleans || change.is_harmless(), Rule::StaleIsHarmless);
-        let left = after.grants.iter().chain(after.queue.first()).any(ended);
-        let untouched = cleans && change.refused && before == after;
-        broken.unless(untouched || !left, Rule::StaleIsHarmless);
+        let left_alone = change.only_looked && before == after;
+        let idle = Record::default();
+        let record = port::stored(&self.records, change.key).unwrap_or(&idle);
+        let cleaned = ended_are_gone(record, |session| self.has_ended(session));
+        broken.unless(left_alone || cleaned, Rule::StaleIsHarmless);
         broken.unless(self.tokens_grow(change), Rule::TokensGrow);
         let stolen = |entry: &EntryView| change.deal == Deal::Steal && entry.block.is_some();
         broken.unless(change.taken().all(|entry| ended(entry) || stolen(entry)), Rule::TakeoverNeedsEvidence);
-        broken.unless(change::fit(&after.grants), Rule::GrantsFit);
-        broken.unless(untouched || change.head_waits(), Rule::HeadIsNotGrantable);
-        broken.unless(change::differ(&after.grants) && change::differ(&after.queue), Rule::OneGrantPerRequest);
+        broken.unless(check(record).is_ok(), Rule::RecordIsSound);
+        broken.unless(left_alone || head_waits(record, scene.now.wall.as_ms()), Rule::HeadIsNotGrantable);
         broken.unless(change.lets_in(), Rule::DowngradeLetsIn);
         self.rob(change, scene.now_ms);
         self.weaken(change);

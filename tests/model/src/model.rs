@@ -58,7 +58,7 @@ impl Model for World {
         let mut properties = noted![
             AbsenceIsFinal TokensGrow GuardTokensDiffer EffectsInOrder StaleIsHarmless TakeoverNeedsEvidence OneBeliever BeliefIsBacked
             LossIsFinal ReleaseIsNoLoss
-            OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
+            OneGrantPerRequest RecordIsSound HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
             RecordSuffices RobbedAreTold
             DowngradeLetsIn UnusedIsFreed AskedAsWanted KeptIsWanted AllOrNothing ConflictNeedsRival
         ];

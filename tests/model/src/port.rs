@@ -10,7 +10,7 @@ use leasehold::machine::{
 
 use crate::configuration::Configuration;
 pub use crate::view::{
-    Ask, Deal, EntryView, RecordView, all_records, asks, asks_for, deal, fit, keys_of, passes, record, requests_of,
+    Ask, Deal, EntryView, RecordView, all_records, asks, asks_for, deal, keys_of, passes, record, requests_of, stored,
 };
 
 /// The wall clock when the model begins, in ms.

@@ -29,8 +29,8 @@ pub enum Rule {
     ReleaseIsNoLoss,
     /// Each request has at most one grant at a time, and is answered once.
     OneGrantPerRequest,
-    /// Grants in the record fit each other.
-    GrantsFit,
+    /// Grants in the record fit each other, no request has two entries, and the queue is in order.
+    RecordIsSound,
     /// At rest the head of the queue is never grantable.
     HeadIsNotGrantable,
     /// Whoever waits has a timer, a transaction under way, or a beacon to hear of.
@@ -74,7 +74,7 @@ pub(crate) const NOTED: [Rule; 24] = [
     Rule::LossIsFinal,
     Rule::ReleaseIsNoLoss,
     Rule::OneGrantPerRequest,
-    Rule::GrantsFit,
+    Rule::RecordIsSound,
     Rule::HeadIsNotGrantable,
     Rule::WaiterIsAwake,
     Rule::BatchIsItsParts,
@@ -104,7 +104,7 @@ impl Rule {
             Self::LossIsFinal => "I6: loss is told once and is final",
             Self::ReleaseIsNoLoss => "I6: a release reports no loss that did not happen",
             Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
-            Self::GrantsFit => "grants in the record fit each other",
+            Self::RecordIsSound => "I5, I8: grants in the record fit each other, and its entries are in order",
             Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",
             Self::WaiterIsAwake => "the queue loses nobody alive",
             Self::BatchIsItsParts => "a batch does what its operations do",

@@ -5,6 +5,8 @@ use leasehold::machine::{
     Token, Way,
 };
 
+use leasehold_invariants::fit;
+
 use crate::port::{KEYS, number_of, store_now};
 
 /// A grant or a place, as far as the model looks at it.
@@ -105,20 +107,20 @@ impl EntryView {
     }
 }
 
-/// Whether two may hold a key together: the rule, written down anew.
-pub const fn fit(one: Mode, other: Mode) -> bool {
-    matches!((one, other), (Mode::Shared, Mode::Shared))
-}
-
 /// The numbers of the keys that an operation is about.
 pub fn keys_of(operation: &Operation) -> Vec<usize> {
     let keys = Batch::new(SessionId(0), vec![operation.clone()]).keys();
     (0..KEYS.len()).filter(|at| keys.contains(&KEYS[*at])).collect()
 }
 
+/// The record of a key, if there is one.
+pub fn stored(records: &Records, at: usize) -> Option<&Record> {
+    records.peek(&KEYS[at])
+}
+
 /// What stands in the store under a key.
 pub fn record(records: &Records, at: usize) -> RecordView {
-    records.peek(&KEYS[at]).map_or_else(RecordView::default, |record| view(record, at))
+    stored(records, at).map_or_else(RecordView::default, |record| view(record, at))
 }
 
 /// Whether an operation for several keys asks for this grant.

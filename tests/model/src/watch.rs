@@ -29,7 +29,8 @@ impl World {
             broken.unless(self.keeps_what_is_wanted(state, who, context), Rule::KeptIsWanted);
             broken.unless(awake || context.suspended || !context.owes(), Rule::WaiterIsAwake);
         }
-        let together = |one: &Guard, other: &Guard| one.key != other.key || port::fit(one.mode, other.mode);
+        let together =
+            |one: &Guard, other: &Guard| one.key != other.key || leasehold_invariants::fit(one.mode, other.mode);
         let all_fit = (believers.iter().enumerate())
             .all(|(at, one)| believers[at + 1..].iter().all(|other| together(one, other)));
         broken.unless(!self.configuration.belief || all_fit, Rule::OneBeliever);

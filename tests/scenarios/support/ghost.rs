@@ -10,6 +10,8 @@ use leasehold::{
     },
 };
 
+use leasehold_invariants::{check, head_waits};
+
 /// The memory of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghost {
@@ -37,6 +39,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) gone: &'a BTreeSet<SessionId>,
     /// Whether a session has a row after it.
     pub(crate) is_there: &'a dyn Fn(SessionId) -> bool,
+    /// The store's clock.
+    pub(crate) wall_ms: u64,
 }
 
 /// How a grant ended.
@@ -103,7 +107,10 @@ impl Ghost {
         if self.record == *record {
             return Ok(());
         }
-        is_sound(record)?;
+        check(record).map_err(|unsound| format!("{unsound}: {record:?}"))?;
+        if !head_waits(record, commit.wall_ms) {
+            return Err(format!("the head of the queue is grantable: {record:?}"));
+        }
         let before = std::mem::replace(&mut self.record, record.clone());
         for old in &before.grants {
             if !self.has(first(old)) {
@@ -161,13 +168,6 @@ pub(crate) fn short(session: SessionId) -> u128 {
 
 fn first(grant: &Grant) -> u64 {
     grant.block.first.as_u64()
-}
-
-/// What holds of every record at rest.
-fn is_sound(record: &Record) -> Result<(), String> {
-    let crowded = record.grants.len() > 1 && record.grants.iter().any(|grant| grant.mode == Mode::Exclusive);
-    let stuck = record.grants.is_empty() && !record.queue.is_empty();
-    if crowded || stuck { Err(format!("the record is unsound: {record:?}")) } else { Ok(()) }
 }
 
 /// Who may take a grant out of the record: its holder, a thief, an upgrade; or its session has ended.
@@ -266,7 +266,7 @@ impl Small {
         batch.apply(&mut self.records, StoreNow::new(StoreClock::Observed, Now::default()));
         let (records, mut ended) = (&self.records, Vec::new());
         let is_there = |session| records.session(session).is_some();
-        let commit = Commit { batch: &batch, gone: &BTreeSet::new(), is_there: &is_there };
+        let commit = Commit { batch: &batch, gone: &BTreeSet::new(), is_there: &is_there, wall_ms: 0 };
         let idle = Record::default();
         self.ghost.commit(&key(), records.peek(&key()).unwrap_or(&idle), &commit, &mut ended)?;
         Ok(ended)

@@ -21,12 +21,13 @@ use leasehold::{
     },
     store::Reach,
 };
+use leasehold_invariants::Several;
 
 use crate::support::{
     ghost::{Commit, End, Ghost, short},
     oracle::Oracle,
 };
-use checks::{Several, briefly, is_cleaned, is_told};
+use checks::{briefly, is_cleaned, is_told};
 use roll::{Roll, SessionEnd, When};
 
 /// Far from the numbers of other stores of this process.
@@ -217,7 +218,7 @@ impl Vault {
         let mut state = self.0.state.lock().unwrap();
         let keys = batch.keys();
         let saved = self.0.forgets.then(|| self.save(&state, &keys));
-        let several = Several::before(&state.records, batch);
+        let several = Several::before(batch, |key| state.records.peek(key));
         let gone_before = state.gone_at(&keys);
         let reply = batch.apply(&mut state.records, StoreNow::new(self.0.clock, now));
         let changed = state.records.take_changed();
@@ -237,8 +238,8 @@ impl Vault {
         }
         let when = When { at: now.monotonic, clock: self.0.clock };
         self.see_sessions(&mut state, (batch, &changed), when, &mut seen);
-        self.see_records(&mut state, (batch, &keys), &gone_before, &mut seen);
-        seen.wrong.extend(several.after(&state.records, batch, &reply).err());
+        self.see_records(&mut state, (batch, &keys), (&gone_before, now), &mut seen);
+        seen.wrong.extend(several.after(batch, &reply, |key| state.records.peek(key)).err());
         seen.wrong.extend(is_cleaned(&state.records, batch, &reply.answers, &gone_before).err());
         seen.wrong.extend(is_told(&state.records, batch, &reply).err());
         state.granted.clear();
@@ -276,11 +277,18 @@ impl Vault {
         }
     }
 
-    fn see_records(&self, state: &mut State, commit: (&Batch, &[Key]), gone: &BTreeSet<SessionId>, seen: &mut Seen) {
-        let (batch, keys) = commit;
+    fn see_records(
+        &self,
+        state: &mut State,
+        commit: (&Batch, &[Key]),
+        around: (&BTreeSet<SessionId>, Now),
+        seen: &mut Seen,
+    ) {
+        let ((batch, keys), (gone, now)) = (commit, around);
         let State { records, ghosts, roll, .. } = state;
         let is_there = |session| roll.is_there(session);
-        let (commit, idle) = (Commit { batch, gone, is_there: &is_there }, Record::default());
+        let wall_ms = now.wall.as_ms();
+        let (commit, idle) = (Commit { batch, gone, is_there: &is_there, wall_ms }, Record::default());
         let mut grants = Vec::new();
         for key in keys {
             let (index, record) = (self.index(key), records.peek(key).unwrap_or(&idle));

@@ -398,7 +398,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("presence::s10_a_context_whose_session_has_ended"),
         &[edit(
             BELIEF,
-            "        self.end_session_by(transaction, reason, now);\n        self.lose_all(",
+            "        self.end_session_by(transaction, now);\n        self.lose_all(",
             "        self.session.end();\n        self.leave_session(now);\n        self.lose_all(",
         )],
     ),
@@ -458,7 +458,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S3",
         "whom a session saw standing still is forgotten with it",
         Rule("failing::s3_"),
-        &[edit(SESSION, "doubted, peers, ..Self", "doubted, ..Self")],
+        &[edit(SESSION, "doubted, peers, was_wiped, ..Self", "doubted, was_wiped, ..Self")],
     ),
     Mutant::new(
         "principle 5",

@@ -68,11 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I6",
         "a release that finds its lease stolen does not say so",
         Scenario("hold::a_release_that_finds"),
-        &[edit(
-            "src/machine/context/reply.rs",
-            "let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, false) };",
-            "let reason = LostReason::Expired;",
-        )],
+        &[edit("src/machine/context/reply.rs", "true => LostReason::Stolen,", "true => LostReason::Expired,")],
     ),
     Mutant::new(
         "S9",

@@ -6,6 +6,7 @@ use crate::{
     edit,
 };
 
+const PARTS: &str = "src/machine/record/transition/parts.rs";
 const TRANSITION: &str = "src/machine/record/transition.rs";
 const APPLY: &str = "src/machine/record/apply.rs";
 const SESSIONS: &str = "src/machine/record/sessions.rs";
@@ -163,7 +164,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a lease is resumed by its token alone",
         Properties,
         &[edit(
-            TRANSITION,
+            PARTS,
             "givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request)",
             "!givers.is_empty() && (grant.block.first, request) == (token, request)",
         )],
@@ -173,23 +174,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a lease that is resumed keeps its request",
         Properties,
         &[edit(
-            TRANSITION,
-            "(grant.request, grant.info) = (ask.request, ask.info.clone());",
-            "grant.info.clone_from(&ask.info);",
+            PARTS,
+            "(grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());",
+            "(grant.mode, grant.info) = (ask.mode, ask.info.clone());",
         )],
     ),
     Mutant::new(
         "S15",
         "the session that a lease was detached to goes on",
         Properties,
-        &[edit(TRANSITION, "if giver == givers[0] {", "if giver == givers[0] && false {")],
+        &[edit(PARTS, "if giver == givers[0] {", "if giver == givers[0] && false {")],
     ),
     Mutant::new(
         "S15",
         "a detachment that comes late moves what was resumed since",
         Properties,
         &[edit(
-            TRANSITION,
+            PARTS,
             "let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };\n        let instance",
             "let Some(at) = self.grant_of(self.holder, token) else { return self.not_current(token) };\n        let instance",
         )],
@@ -274,7 +275,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a lease whose downgrade was not sent is exclusive where it is resumed",
         Scenario("parts::parts_of_a_lease_whose_downgrade"),
         &[edit(
-            "src/machine/record/transition.rs",
+            PARTS,
             "(grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());",
             "(grant.request, grant.info) = (ask.request, ask.info.clone());",
         )],

@@ -8,6 +8,7 @@ use crate::{
 
 const TRANSITION: &str = "src/machine/record/transition.rs";
 const RECORDS: &str = "src/machine/record/records.rs";
+const PARTS: &str = "src/machine/record/transition/parts.rs";
 const TOKEN: &str = "src/machine/token.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -67,9 +68,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Store("apply_tests::a_grant_is_current"),
         &[edit(
             TRANSITION,
-            "match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {\n            Some(_) => Outcome::Current { contended: !",
+            "match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {\n            Some(at) if mode",
             "match self.record.grants.iter().position(|grant| grant.block.first == token && request >= RequestId(0)) {
-            Some(_) => Outcome::Current { contended: !",
+            Some(at) if mode",
         )],
     ),
     Mutant::new(
@@ -78,8 +79,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("fence::"),
         &[edit(
             "src/machine/context/fence.rs",
-            "            None if held.is_none() => Err(LostReason::Expired),\n",
-            "",
+            "None if of_ticket.is_some() => return Ok(()),",
+            "None => return Ok(()),",
         )],
     ),
     Mutant::new(
@@ -145,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S15",
         "what was shared is resumed exclusively, if the parts say so",
         Store("mode_tests::s15_what_was_shared"),
-        &[edit(TRANSITION, "ask.mode == Mode::Shared;\n            suits", "true;\n            suits")],
+        &[edit(PARTS, "ask.mode == Mode::Shared;\n            suits", "true;\n            suits")],
     ),
     Mutant::new(
         "store floor",

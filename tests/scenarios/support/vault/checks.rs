@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::machine::{
-    Acquire, Action, Answer, Batch, Key, Outcome, Record, Records, Reply, RequestId, Session, SessionId, SessionStep,
-};
+use leasehold::machine::{Answer, Batch, Record, Records, Reply, Session, SessionId, SessionStep};
+use leasehold_invariants::{ended_are_gone, only_looks};
 
 use crate::support::ghost::short;
 
@@ -16,12 +15,14 @@ pub(super) fn is_cleaned(
     gone: &BTreeSet<SessionId>,
 ) -> Result<(), String> {
     for (operation, answer) in batch.operations.iter().zip(answers) {
-        let looks_only = matches!(operation.action, Action::Inspect | Action::Fence { .. })
-            || matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded | Outcome::TooLate);
-        let Some(record) = records.peek(&operation.key).filter(|_| !looks_only) else { continue };
-        let head = record.queue.first().map(|waiter| waiter.holder);
-        let mut named = record.grants.iter().map(|grant| grant.holder).chain(head);
-        if named.any(|session| gone.contains(&session)) {
+        if only_looks(&operation.action, &answer.outcome) {
+            continue;
+        }
+        let left = Batch::new(batch.session, vec![operation.clone()]).keys().into_iter();
+        let mut left = left
+            .filter_map(|key| records.peek(&key))
+            .filter(|record| !ended_are_gone(record, |one| gone.contains(&one)));
+        if let Some(record) = left.next() {
             return Err(format!("{:?} left those who are gone: {}", operation.action, briefly(record, records)));
         }
     }
@@ -35,50 +36,6 @@ pub(super) fn is_told(records: &Records, batch: &Batch, reply: &Reply) -> Result
         return Err(format!("{:04x} is told {:?} of {robbed:?}", short(batch.session), reply.robbed));
     }
     Ok(())
-}
-
-/// A request for several keys has all of them, or nothing new.
-pub(super) struct Several {
-    /// What it had before.
-    had: Vec<(Key, RequestId)>,
-}
-
-impl Several {
-    pub(super) fn before(records: &Records, batch: &Batch) -> Self {
-        Self { had: asked(batch).map_or_else(Vec::new, |asks| has(records, batch.session, asks)) }
-    }
-
-    pub(super) fn after(&self, records: &Records, batch: &Batch, reply: &Reply) -> Result<(), String> {
-        let (Some(asks), Some(answer)) = (asked(batch), reply.answers.last()) else { return Ok(()) };
-        let has = has(records, batch.session, asks);
-        let all = matches!(answer.outcome, Outcome::GrantedAll(_));
-        if all && has.len() != asks.len() {
-            return Err(format!("{} of {} keys for {:?}", has.len(), asks.len(), answer.outcome));
-        }
-        match has.iter().find(|one| !all && !self.had.contains(one)) {
-            Some((key, request)) => Err(format!("{key} is held by {request:?} after {:?}", answer.outcome)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What came after it in the same transaction may have changed what it did: only the last one counts.
-fn asked(batch: &Batch) -> Option<&[(Key, Acquire)]> {
-    match &batch.operations.last()?.action {
-        Action::AcquireAll(asks) => Some(asks),
-        _ => None,
-    }
-}
-
-fn has(records: &Records, session: SessionId, asks: &[(Key, Acquire)]) -> Vec<(Key, RequestId)> {
-    let named = asks.iter().filter(|(key, ask)| {
-        let own = |holder, request| (holder, request) == (session, ask.request);
-        records.peek(key).is_some_and(|record| {
-            record.grants.iter().any(|grant| own(grant.holder, grant.request))
-                || record.queue.iter().any(|waiter| own(waiter.holder, waiter.request))
-        })
-    });
-    named.map(|(key, ask)| (key.clone(), ask.request)).collect()
 }
 
 /// Who holds and who waits, and whose session has ended.
