@@ -9,14 +9,12 @@ use core::{
     fmt,
     future::pending,
     mem,
-    pin::pin,
     sync::atomic::Ordering,
     task::{Context, Poll},
     time::Duration,
 };
 use std::panic::catch_unwind;
 
-use boot_time::Instant;
 use tokio::{
     runtime::{Handle, Id},
     task::coop,
@@ -233,6 +231,7 @@ impl TokioExecutor {
         }
         #[cfg(unix)]
         {
+            use core::pin::pin;
             use tokio::signal::unix::{SignalKind, signal};
             let Ok(terminate) = catch_unwind(|| signal(SignalKind::terminate())) else { return pending().await };
             if let Ok(mut terminate) = terminate {
@@ -326,7 +325,7 @@ impl Executor for TokioExecutor {
         let here = self.here_with_timers();
         let is_here = here.is_some();
         let runtime = here.or_else(|| self.remembered());
-        let (executor, called) = (self.clone(), Instant::now());
+        let (executor, called) = (self.clone(), clock::instant());
         // The time counts from the call: a task may be polled much later.
         let left = move || duration.saturating_sub(called.elapsed());
         // Each waiting context has an alarm, which contains this future: so it must be small, and stores nothing twice.

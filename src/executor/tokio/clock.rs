@@ -10,10 +10,16 @@ use boot_time::Instant;
 
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
+/// Reads the clock that continues while the machine is suspended. On Windows that is the standard library's own.
+#[cfg_attr(windows, expect(clippy::disallowed_methods, reason = "an executor is where clocks are read"))]
+pub(super) fn instant() -> Instant {
+    Instant::now()
+}
+
 /// The moment when this process first asked for the time. All executors share it.
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
+    *ORIGIN.get_or_init(instant)
 }
 
 thread_local! {

@@ -243,9 +243,11 @@ impl Ledger {
         self.history.iter().rposition(|grant| (grant.who, grant.key) == (who, key) && covers(grant))
     }
 
-    /// Whether the fence lets an effect with this ticket through.
-    pub fn lets_through(&self, ticket: &Ticket) -> bool {
-        port::passes(&self.records, ticket)
+    /// The grant for which the fence lets an effect with this ticket through, if it does: by then it may be the one that the ticket's grant
+    /// was upgraded to.
+    pub fn lets_through(&self, ticket: &Ticket) -> Option<usize> {
+        let named = port::passes(&self.records, ticket)?;
+        self.history.iter().rposition(|grant| grant.is_same(&named))
     }
 
     /// An effect of this grant commits.

@@ -118,10 +118,13 @@ impl World {
             guard.grant = grant;
             guard.mode == Mode::Exclusive
         });
+        // The fence of a shared grant may let a write pass under what that grant grew into.
+        let ledger = &state.ledger;
+        let is_of = |write: &Write| {
+            grant.is_some_and(|grant| write.grant == grant || ledger.grown.contains(&(write.grant, grant)))
+        };
         let overtaken = |write: &&mut Write| {
-            (alone || write.mode == Mode::Exclusive)
-                && (write.who, Some(write.grant)) == (who, grant)
-                && write.turn != turn
+            (alone || write.mode == Mode::Exclusive) && write.who == who && is_of(write) && write.turn != turn
         };
         state.writes.iter_mut().filter(overtaken).for_each(|write| write.overtaken = true);
     }

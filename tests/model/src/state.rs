@@ -74,8 +74,8 @@ pub struct Write {
     pub grant: usize,
     /// As its context knows it.
     pub ticket: Ticket,
-    /// Whether the fence has been asked already, by a broken store.
-    pub let_through: bool,
+    /// The grant for which a broken store's fence has let it through already.
+    pub let_through: Option<usize>,
     /// How the guard held the grant then.
     pub mode: Mode,
     /// Whether a later guard of the same context has held that grant, and either of the two alone.

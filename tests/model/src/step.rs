@@ -120,7 +120,7 @@ impl World {
                 };
                 spend(&mut state.budget.writes);
                 let early = self.configuration.flaw == Some(Flaw::FenceApart);
-                let let_through = early && state.ledger.lets_through(&ticket);
+                let let_through = if early { state.ledger.lets_through(&ticket) } else { None };
                 let at = state.writes.partition_point(|write| (write.who, write.turn) <= (who, turn));
                 state.writes.insert(at, Write { who, turn, grant, ticket, let_through, mode, overtaken: false });
             }
@@ -264,9 +264,9 @@ impl World {
         let write = state.writes.remove(at);
         let early = self.configuration.flaw == Some(Flaw::FenceApart);
         let accepted = if early { write.let_through } else { state.ledger.lets_through(&write.ticket) };
-        if accepted {
+        if let Some(grant) = accepted {
             let mut broken = state.broken;
-            state.ledger.change().effect(write.grant, &mut broken);
+            state.ledger.change().effect(grant, &mut broken);
             broken.unless(!write.overtaken, Rule::EffectsInOrder);
             state.broken = broken;
         }

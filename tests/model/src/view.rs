@@ -189,10 +189,14 @@ fn view(record: &Record, at: usize) -> RecordView {
     RecordView { last_token: record.last_token.as_u64(), grants: grants.collect(), queue: queue.collect() }
 }
 
-/// Whether the shipped fence lets an effect with this ticket through.
-pub fn passes(records: &Records, ticket: &Ticket) -> bool {
+/// The grant for which the shipped fence lets an effect with this ticket through.
+pub fn passes(records: &Records, ticket: &Ticket) -> Option<EntryView> {
     let reply = ticket.batch.apply(&mut records.clone(), store_now(StoreClock::Observed, 0, 0));
-    reply.answers.iter().all(|answer| matches!(answer.outcome, Outcome::Current { .. }))
+    let passes = reply.answers.iter().all(|answer| matches!(answer.outcome, Outcome::Current { .. }));
+    let key = ticket.batch.operations.first().filter(|_| passes)?.key.clone();
+    let at = KEYS.iter().position(|known| *known == key)?;
+    let block = ticket.grant_in(records, &key)?.block;
+    record(records, at).grants.into_iter().find(|grant| grant.token == Some(block.first))
 }
 
 /// What an operation is about.
