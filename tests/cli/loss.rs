@@ -205,6 +205,26 @@ fn a_loss_is_only_told_if_that_was_chosen() {
     assert_eq!(running.end().0, 6);
 }
 
+/// Nobody may be able to tell it of the loss. Here the lease is not lost, because nobody wants it.
+#[test]
+fn a_lease_that_cannot_be_renewed_is_warned_of_and_so_is_what_becomes_of_it() {
+    let scratch = Scratch::new();
+    let options = ["--on-loss", "warn", "--lease", "2"];
+    let running = scratch.ready(&options, &format!("trap 'exit 6' USR1; echo ready; {NAPS}"));
+    assert_eq!(running.line().as_deref(), Some("ready"), "the trap is set");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    running.until_err("cannot be renewed");
+    running.until_err("s another process may be granted the key");
+    drop(busy);
+    running.until_err("the lease of \"k\" is confirmed again, and no other process was granted the key");
+    steal(&scratch);
+    running.until_err("another process stole it; the command goes on without it");
+    running.signal(Signal::SIGUSR1);
+    assert_eq!(running.end().0, 6);
+}
+
 /// A leasehold that is stopped cannot end anything: it does so when it goes on.
 #[test]
 fn a_leasehold_that_was_stopped_past_its_lease_ends_the_command() {

@@ -218,6 +218,26 @@ fn finds_when_it_begins(place: &Place, on_loss: &str, cut_off: impl Fn(&Proxy)) 
     found
 }
 
+/// The holder is cut off from the server, so nobody can tell it that another one is granted the key.
+fn a_command_that_is_not_ended_is_warned_of_before_a_rival_is_granted_the_key(place: &Place) {
+    let proxy = Proxy::start(place.port, WIRE);
+    let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
+    let options = ["--store", &url, "--on-loss", "warn", "--lease", "6"];
+    let holder = place.scratch.ready(&options, &format!("trap 'exit 9' TERM; echo ready; {NAPS}"));
+    assert_eq!(holder.line().as_deref(), Some("ready"), "the trap is set");
+    proxy.fall_silent();
+    let rival = place.done("run", &["-q", "--lease", "6", "k", "echo", "granted"]);
+    let heard = holder.err();
+    assert_eq!((rival.code, &*rival.out), (0, "granted\n"), "{rival:?}");
+    assert!(heard.contains("cannot be renewed") && heard.contains("may be granted the key"), "{heard}");
+    holder.signal(Signal::SIGTERM);
+    let (code, err) = holder.end();
+    assert!(
+        code == 9 && err.contains("it had run out, so another process may have been granted the key"),
+        "{code}: {err}"
+    );
+}
+
 /// `timeout` tells its child to end, and then the group of its child.
 fn a_second_signal_does_not_belie_a_release_that_succeeds(place: &Place) {
     let proxy = Proxy::start(place.port, WIRE);
@@ -253,6 +273,7 @@ macro_rules! over {
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
             a_group_that_ignores_term_is_gone_before_a_rivals_command_begins
+            a_command_that_is_not_ended_is_warned_of_before_a_rival_is_granted_the_key
             a_second_signal_does_not_belie_a_release_that_succeeds
         }
     };

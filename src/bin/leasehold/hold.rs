@@ -51,6 +51,14 @@ impl Rules {
     pub(crate) fn lease(&self) -> Duration {
         self.lease
     }
+
+    /// How much must be left of the lease. A command that is only warned needs no time to end.
+    fn enough(&self) -> Duration {
+        match self.on_loss {
+            OnLoss::Kill => self.grace + self.probe,
+            OnLoss::Warn => self.probe,
+        }
+    }
 }
 
 /// Why a command has to end.
@@ -60,26 +68,37 @@ pub(crate) enum Danger {
     Lost(LostReason),
     /// The lease cannot be renewed, and ends after this span.
     Late(Duration),
+    /// It was late, and the store has confirmed it since.
+    Over,
 }
 
-/// Waits until the command has to end: because the lease is lost, or so early that KILL comes before its end.
+/// Waits until the lease is lost, or cannot be renewed and ends soon: with `--on-loss kill`, so early that KILL comes before its end.
 pub(crate) async fn danger(guard: &LeaseGuard, rules: &Rules) -> Danger {
-    if rules.on_loss == OnLoss::Warn {
-        return Danger::Lost(guard.lost().await);
-    }
     match select(pin!(guard.lost()), pin!(late(guard, rules))).await {
         Either::Left((reason, _)) => Danger::Lost(reason),
         Either::Right((left, _)) => Danger::Late(left),
     }
 }
 
+/// Waits until a lease that was late is lost, or counts as valid again.
+pub(crate) async fn outcome(guard: &LeaseGuard, rules: &Rules) -> Danger {
+    let confirmed = async {
+        while guard.remaining() <= rules.enough() {
+            sleep(rules.probe).await;
+        }
+    };
+    match select(pin!(guard.lost()), pin!(confirmed)).await {
+        Either::Left((reason, _)) => Danger::Lost(reason),
+        Either::Right(_) => Danger::Over,
+    }
+}
+
 /// Waits until the lease can neither be renewed nor confirmed; how long it has left then.
 async fn late(guard: &LeaseGuard, rules: &Rules) -> Duration {
-    let enough = rules.grace + rules.probe;
     loop {
         let left = guard.remaining();
-        if left > enough {
-            sleep(left - enough).await;
+        if left > rules.enough() {
+            sleep(left - rules.enough()).await;
             continue;
         }
         // After a pause of this process a heartbeat is only overdue. A lease in doubt, of which nothing is left, has
@@ -87,7 +106,7 @@ async fn late(guard: &LeaseGuard, rules: &Rules) -> Duration {
         let limit = if left.is_zero() { rules.grace.max(rules.probe) } else { rules.probe };
         // The answer does not matter: what is left of the lease tells whether it was confirmed.
         let _ = timeout(limit, guard.verify()).await;
-        if guard.remaining() <= enough {
+        if guard.remaining() <= rules.enough() {
             return guard.remaining();
         }
     }

@@ -98,7 +98,7 @@ pub(crate) struct Holding {
 pub(crate) enum OnLoss {
     /// End the command
     Kill,
-    /// Write a message to stderr
+    /// Write a message to stderr, also shortly before the end of a lease that cannot be renewed
     Warn,
 }
 

@@ -108,7 +108,7 @@ impl Job {
         // Before the start, so that no end is missed.
         signals.listen_to_all()?;
         let mut supervisor = Supervisor::start(self, guard, last_error)?;
-        let mut danger = pin!(hold::danger(guard, &self.rules).fuse());
+        let mut danger = pin!(self.watch(guard, None).fuse());
         loop {
             if let Some(ended) = supervisor.look() {
                 return Ok(ended);
@@ -116,13 +116,26 @@ impl Job {
             match supervisor.next(signals, danger.as_mut()).await {
                 Event::Signal(Signal::SIGCHLD) => {}
                 Event::Signal(signal) => supervisor.pass_on(signal),
-                Event::Danger(danger) => supervisor.end(danger),
+                Event::Danger(how) => {
+                    supervisor.face(how);
+                    if self.rules.on_loss == OnLoss::Warn && !matches!(how, Danger::Lost(_)) {
+                        danger.set(self.watch(guard, Some(how)).fuse());
+                    }
+                }
                 Event::Time => {
                     supervisor.kill_if_due();
                     supervisor.go_on_in_foreground();
                     supervisor.hang_up_without_shell();
                 }
             }
+        }
+    }
+
+    /// Waits for what happens to the lease next, after this.
+    async fn watch(&self, guard: &LeaseGuard, after: Option<Danger>) -> Danger {
+        match after {
+            Some(Danger::Late(_)) => hold::outcome(guard, &self.rules).await,
+            _ => hold::danger(guard, &self.rules).await,
         }
     }
 }
@@ -315,10 +328,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The lease is lost, or about to be.
-    fn end(&mut self, danger: Danger) {
+    /// The lease is lost, or about to be: ends the command, or warns.
+    fn face(&mut self, danger: Danger) {
         let key = &self.job.key;
-        let (what, grace) = match danger {
+        let (what, goes_on, grace) = match danger {
             Danger::Lost(reason) => {
                 let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
                 let what = match self.last_error.sentence() {
@@ -326,15 +339,22 @@ impl<'a> Supervisor<'a> {
                     Some(said) if reason == LostReason::StoreFailed => format!("{what} ({said})"),
                     _ => what,
                 };
-                (what, self.job.rules.grace)
+                (what, "goes on without it".into(), self.job.rules.grace)
             }
             Danger::Late(left) => {
                 let why = self.last_error.or("its store does not answer in time");
-                (format!("the lease of {key:?} cannot be renewed: {why}"), left.min(self.job.rules.grace))
+                let what = format!("the lease of {key:?} cannot be renewed: {why}");
+                let goes_on = format!("goes on; in {:.1} s another process may be granted the key", left.as_secs_f64());
+                (what, goes_on, left.min(self.job.rules.grace))
+            }
+            Danger::Over => {
+                return tell(&format!(
+                    "the lease of {key:?} is confirmed again, and no other process was granted the key"
+                ));
             }
         };
         if self.job.rules.on_loss == OnLoss::Warn {
-            return tell(&format!("{what}; the command goes on without it"));
+            return tell(&format!("{what}; the command {goes_on}"));
         }
         let kill_at = Instant::now() + grace;
         self.phase = Phase::Ends { kill_at };

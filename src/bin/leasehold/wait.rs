@@ -247,6 +247,7 @@ pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
 
 /// Releases, and says whether the lease was held to the end. What goes wrong is told.
 pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
+    let was_valid = guard.is_valid();
     let mut released = pin!(timeout(RELEASE, guard.release()));
     let answer = match select(released.as_mut(), pin!(signals.end())).await {
         Either::Left((answer, _)) => Ok(answer),
@@ -263,10 +264,12 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
         Ok(Err(_)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
         Err(signal) => format!("{signal} came before the store answered"),
     };
-    tell(&format!(
-        "the lease of {:?} could not be released: {sentence}; it is free once others see that this process has ended",
-        guard.key()
-    ));
+    let others = if was_valid {
+        "it is free once others see that this process has ended"
+    } else {
+        "it had run out, so another process may have been granted the key meanwhile"
+    };
+    tell(&format!("the lease of {:?} could not be released: {sentence}; {others}", guard.key()));
     true
 }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{
     beside::{self, Beside},
     failure::{self, Trouble},
-    file::OPENING,
+    file::{OPENING, told},
     identity::{may_write, read_start},
     schema::Tables,
     worker,
@@ -155,7 +155,7 @@ fn first(path: &Path, tables: &Tables, ways: &[Way]) -> Result<Option<Seen>, Sto
             Err(error) => Err(error.into()),
             Ok(()) => tables.are_used(&connection).map(Some),
         };
-        let found = worker::patiently(worker::clock() + OPENING, look).map_err(Trouble::into_error)?;
+        let found = worker::patiently(worker::clock() + OPENING, look).map_err(|trouble| told(path, trouble))?;
         if let Some(has_leases) = found {
             return Ok(Some(Seen { connection, way, has_leases }));
         }
