@@ -42,6 +42,13 @@ pub(crate) fn act(directory: &Path) {
                 Ok(granted) => guard = Some(granted),
                 Err(error) => say(&error),
             },
+            "look" => {
+                let guard = guard.as_ref().unwrap();
+                let lost =
+                    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), guard.lost()).await });
+                say(&lost.map_or("keeps it".into(), |reason| format!("lost it: {reason:?}")));
+                continue;
+            }
             "release" => drop(runtime.block_on(guard.take().unwrap().release()).unwrap()),
             unknown => panic!("no order is called {unknown:?}"),
         }
@@ -129,6 +136,36 @@ fn a_user_hears_at_once_that_another_one_has_released() {
 #[test]
 fn a_user_sees_at_once_that_the_process_of_another_one_was_killed() {
     the_next_user_is_granted_the_key_after(&[(ONE, TWO), (TWO, ONE), (0, TWO)], Other::kill);
+}
+
+/// Another process at the path would use another file.
+#[test]
+fn whose_file_went_where_it_may_not_look_is_told() {
+    if !is_root() {
+        return leave_out("only root can hide a file from another user");
+    }
+    let hide = |folder: &Path| {
+        chown(folder, Some(0), Some(0)).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    let replaced: &dyn Fn(&Path) = &|folder| {
+        fs::rename(folder, folder.with_extension("old")).unwrap();
+        fs::create_dir(folder).unwrap();
+        hide(folder);
+    };
+    let deleted: &dyn Fn(&Path) = &|folder| {
+        hide(folder);
+        fs::remove_file(file(folder)).unwrap();
+    };
+    for (way, expected) in [(replaced, "lost it: StoreFailed"), (deleted, "lost it: StoreFailed"), (&hide, "keeps it")]
+    {
+        let house = House::new(0o2770, 0o660);
+        let mut holder = house.start(ONE);
+        assert_eq!(holder.ask("acquire"), "holds: true");
+        way(&house.scratch.0);
+        assert_eq!(holder.ask("look"), expected);
+        drop(fs::remove_dir_all(house.scratch.0.with_extension("old")));
+    }
 }
 
 /// Whoever made the directory anew has other rights than whoever made it first.

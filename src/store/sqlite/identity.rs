@@ -60,6 +60,45 @@ pub(super) fn may_write(_path: &Path) -> bool {
     true
 }
 
+/// Shows where a file is, even while this user may not look at its path.
+#[derive(Debug)]
+pub(super) struct Handle {
+    #[cfg(unix)]
+    file: crate::executor::Shared<fs::File>,
+}
+
+#[cfg(unix)]
+impl Handle {
+    /// Of the file at a path without links.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        kept::with(path, |file, _| Self { file: file.clone() }).ok()
+    }
+
+    /// Whether the file was moved or deleted, at a path that is hidden from this user: its folder was replaced, or this process has dropped
+    /// the rights with which it opened the file.
+    pub(super) fn has_left_unseen(&self, path: &Path) -> bool {
+        use std::os::{fd::AsRawFd, unix::fs::MetadataExt};
+
+        let is_hidden = Identity::of(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        // Only Linux tells the path.
+        let stands_at = || fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        is_hidden
+            && (self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+                || stands_at().is_ok_and(|found| found != path))
+    }
+}
+
+#[cfg(not(unix))]
+impl Handle {
+    pub(super) fn of(_path: &Path) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn has_left_unseen(&self, _path: &Path) -> bool {
+        false
+    }
+}
+
 /// Files that stay open.
 ///
 /// SQLite locks files by [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html): as soon as a process closes any descriptor
@@ -75,16 +114,16 @@ mod kept {
     };
 
     use super::Identity;
-    use crate::executor::Mutex;
+    use crate::executor::{Mutex, Shared};
 
     struct Kept {
         identity: Identity,
-        file: File,
+        file: Shared<File>,
         writable: bool,
     }
 
     /// Calls `work` with the file, and with whether this user could open it for writing.
-    pub(super) fn with<T>(path: &Path, work: impl FnOnce(&File, bool) -> T) -> io::Result<T> {
+    pub(super) fn with<T>(path: &Path, work: impl FnOnce(&Shared<File>, bool) -> T) -> io::Result<T> {
         static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
         let mut kept = KEPT.lock();
@@ -98,6 +137,7 @@ mod kept {
         };
         // The path may lead to another file by now.
         let identity = file.metadata().map_or(identity, |metadata| Identity::from(&metadata));
+        let file = Shared::new(file);
         let done = work(&file, writable);
         // A program that looks at a file for years may see it replaced often. Nobody else can lock a file that was deleted.
         kept.retain(|known| known.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
