@@ -155,6 +155,16 @@ async fn a_store_of_a_newer_format_is_left_alone() {
     assert_eq!(server.ask::<String>(&["HGET", "{older}:rows", "store"]), newer);
 }
 
+/// After a failover, a manager that is connected to the former master would not notice.
+#[tokio::test]
+async fn a_server_that_would_write_as_a_replica_is_refused() {
+    let Some(server) = Server::start(&["--replica-read-only", "no"]) else { return };
+    let error = refusal(server.client(), "replica", &["replica-read-only no", "set replica-read-only yes"]).await;
+    assert!(!error.retry);
+    let _: String = server.ask(&["CONFIG", "SET", "replica-read-only", "yes"]);
+    open(&server.client(), "replica").await;
+}
+
 #[tokio::test]
 async fn a_server_that_evicts_any_key_is_refused() {
     let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };

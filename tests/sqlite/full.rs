@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use leasehold::{LeaseGuard, LeaseManager, ReleaseOutcome};
+use leasehold::{LeaseGuard, LeaseManager, ReleaseOutcome, store::SqliteStore};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
 
@@ -45,6 +45,21 @@ fn a_full_disk_is_told_and_what_is_held_stays() {
         fs::remove_file(ballast).unwrap();
         assert!(leases.lock("again").acquire().await.unwrap().is_valid());
         assert!(guard.verify().await.unwrap());
+    });
+}
+
+/// SQLite cannot make the index of the log.
+#[test]
+fn who_looks_at_a_file_on_a_full_disk_is_told_why_it_fails() {
+    let Some(disk) = SmallDisk::mount("full::who_looks_at_a_file_on_a_full_disk_is_told_why_it_fails") else { return };
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&disk.0).build().unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        leases.close().await;
+        disk.fill();
+        let looked = SqliteStore::open_to_look(file(&disk.0), "leasehold");
+        let error = looked.map(drop).expect_err("there is no room for the index of the log");
+        assert!(error.to_string().contains("no room left"), "{error}");
     });
 }
 

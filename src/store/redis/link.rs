@@ -219,7 +219,7 @@ impl Link {
             Some(address) => self.route.open_at(address, &self.files).await?,
             None => self.route.open(&self.files).await?,
         };
-        self.check_eviction(&mut node).await?;
+        self.check_settings(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock() = Arc::clone(&node.address);
         *kept = Some(Kept { node: node.clone(), asked_at: Instant::now() });
@@ -227,9 +227,9 @@ impl Link {
     }
 
     /// Each new connection may lead to another server, or to one whose settings have changed.
-    async fn check_eviction(&self, node: &mut Node) -> Result<(), StoreError> {
+    async fn check_settings(&self, node: &mut Node) -> Result<(), StoreError> {
         let is_first = self.opened() == 0;
-        match setup::check_eviction(node).await {
+        match setup::check_settings(node).await {
             Ok(has_told) => {
                 if is_first && !has_told {
                     setup::warn_of_silence(&node.address);
@@ -237,7 +237,7 @@ impl Link {
                 Ok(())
             }
             Err(error) if is_first || error.retry => Err(error),
-            // Leases are held, and somebody may change the policy before they expire.
+            // Leases are held, and somebody may change the setting before they expire.
             Err(error) => Err(StoreError::transient(error.message)),
         }
     }

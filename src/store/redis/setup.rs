@@ -1,6 +1,6 @@
 //! The checks of a server to which a store connects: one that would lose leases is refused before it keeps any.
 
-use std::{format, string::String, vec::Vec};
+use std::{collections::HashMap, format, string::String, vec::Vec};
 
 use redis::{Value, cmd};
 use tracing::warn;
@@ -77,24 +77,29 @@ fn of_role(link: &Link) -> StoreError {
     failure::unsupported(format!("{told}; connect to its master"))
 }
 
-/// Refuses a server that may evict any key. Returns whether the server told its eviction policy.
+/// Refuses a server that may evict any key, or would go on writing as a replica. Returns whether the server told its eviction policy.
 ///
 /// # Errors
 /// [`StoreError`] that names the remedy, if the server is refused or did not answer.
-pub(super) async fn check_eviction(node: &mut Node) -> Result<bool, StoreError> {
-    let policy = match node.ask(cmd("CONFIG").arg("GET").arg("maxmemory-policy")).await? {
-        Ok(value) => setting_in(value),
-        Err(refusal) if is_withheld(&refusal) => None,
+pub(super) async fn check_settings(node: &mut Node) -> Result<bool, StoreError> {
+    let asked = cmd("CONFIG").arg("GET").arg("maxmemory-policy").arg("replica-read-only").clone();
+    let settings: HashMap<String, String> = match node.ask(&asked).await? {
+        Ok(value) => redis::from_redis_value(value).unwrap_or_default(),
+        Err(refusal) if is_withheld(&refusal) => HashMap::new(),
         Err(refusal) => return Err(failure::of_refusal(&node.address, &refusal, Stage::Reading)),
     };
-    match policy {
-        Some(policy) if policy.starts_with("allkeys-") => Err(failure::unsupported(format!(
-            "Redis at {} evicts any key when its memory is full (maxmemory-policy {policy}), and so would forget leases that \
-             are held; set maxmemory-policy noeviction",
-            node.address
-        ))),
-        policy => Ok(policy.is_some()),
-    }
+    let setting = |name: &str| settings.get(name).map(String::as_str);
+    let why = match (setting("maxmemory-policy"), setting("replica-read-only")) {
+        (Some(policy), _) if policy.starts_with("allkeys-") => format!(
+            "evicts any key when its memory is full (maxmemory-policy {policy}), and so would forget leases that are held; set \
+             maxmemory-policy noeviction"
+        ),
+        (_, Some("no")) => "would go on writing after it has become a replica (replica-read-only no), and so grant leases that the new \
+             master grants, too; set replica-read-only yes"
+            .into(),
+        (policy, _) => return Ok(policy.is_some()),
+    };
+    Err(failure::unsupported(format!("Redis at {} {why}", node.address)))
 }
 
 pub(super) fn warn_of_silence(address: &str) {
