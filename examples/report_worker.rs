@@ -2,16 +2,25 @@
 //!
 //! `LEASES=sqlite:/tmp/reports.db cargo run --example report_worker --features tokio,store-sqlite`
 
-use std::{error::Error, future::Future, time::Duration};
+use std::{error::Error, future::Future, process::ExitCode, time::Duration};
 
 use leasehold::{AcquireError, LeaseGuard, LeaseManager, OnLoss, executor::TokioExecutor};
 
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    // "sqlite:/var/lib/reports/reports.db"
-    run(&std::env::var("LEASES")?, TokioExecutor::shutdown_signal()).await
+async fn main() -> ExitCode {
+    let Ok(url) = std::env::var("LEASES") else {
+        eprintln!("set LEASES to the URL of a store, such as sqlite:/var/lib/reports/reports.db");
+        return ExitCode::FAILURE;
+    };
+    match run(&url, TokioExecutor::shutdown_signal()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(url: &str, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), Box<dyn Error>> {
