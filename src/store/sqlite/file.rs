@@ -14,7 +14,7 @@ use super::mounted;
 use super::{
     beside,
     failure::{self, Trouble},
-    identity::{Handle, Identity, may_write},
+    identity::{Identity, may_write},
     look::{self, Way},
     room::Room,
     schema::{self, Tables},
@@ -48,8 +48,6 @@ pub(super) struct LeaseFile {
     /// The path without links.
     path: PathBuf,
     identity: Identity,
-    /// `None` if the file is only looked at.
-    handle: Option<Handle>,
     /// The write-ahead log and its index, where the file has them. If one is replaced, this connection does not see what others write.
     log: [Option<Identity>; 2],
     prefix: String,
@@ -100,7 +98,6 @@ impl LeaseFile {
             let mut file = Self::open_at(path, prefix)?;
             if before.is_some() && before == stands_at(path) {
                 file.log = beside::log(&file.path).map(|path| Identity::of(&path).ok());
-                file.handle = Handle::of(&file.path);
                 file.make_directory()?;
                 return Ok(file);
             }
@@ -127,8 +124,7 @@ impl LeaseFile {
         }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
-        let file =
-            Self { connection, tables, given, path, identity, handle: None, log: [None; 2], prefix, looks: None };
+        let file = Self { connection, tables, given, path, identity, log: [None; 2], prefix, looks: None };
         file.check_names()?;
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
@@ -279,7 +275,7 @@ impl LeaseFile {
     pub(super) fn is_gone(&self) -> bool {
         self.identity.has_left(&self.path)
             || self.identity.has_left(&self.given)
-            || self.handle.as_ref().is_some_and(|handle| handle.has_left_unseen(&self.path))
+            || self.identity.has_left_unseen(&self.path)
             || fs::canonicalize(&self.given).is_ok_and(|path| path != self.path)
             || beside::log(&self.path).iter().zip(self.log).any(|(path, log)| log.is_some_and(|log| log.has_left(path)))
     }

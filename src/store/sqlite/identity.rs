@@ -25,6 +25,28 @@ impl Identity {
             Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         }
     }
+
+    /// Whether the file, which this process has open, was moved or deleted although its path is hidden from this user: because its folder was
+    /// replaced, or because this process has dropped the rights with which it opened the file. Only Linux tells where an open file is. The
+    /// path is one without links.
+    #[cfg(unix)]
+    pub(super) fn has_left_unseen(self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+
+        let is_hidden = Self::of(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let has_moved = |descriptor: &Path| {
+            let file = fs::metadata(descriptor).ok().filter(|file| Self::from(file) == self);
+            file.is_some_and(|file| file.nlink() == 0 || fs::read_link(descriptor).is_ok_and(|found| found != path))
+        };
+        is_hidden
+            && fs::read_dir("/proc/self/fd")
+                .is_ok_and(|mut descriptors| descriptors.any(|each| each.is_ok_and(|each| has_moved(&each.path()))))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn has_left_unseen(self, _path: &Path) -> bool {
+        false
+    }
 }
 
 #[cfg(unix)]
@@ -60,45 +82,6 @@ pub(super) fn may_write(_path: &Path) -> bool {
     true
 }
 
-/// Shows where a file is, even while this user may not look at its path.
-#[derive(Debug)]
-pub(super) struct Handle {
-    #[cfg(unix)]
-    file: crate::executor::Shared<fs::File>,
-}
-
-#[cfg(unix)]
-impl Handle {
-    /// Of the file at a path without links.
-    pub(super) fn of(path: &Path) -> Option<Self> {
-        kept::with(path, |file, _| Self { file: file.clone() }).ok()
-    }
-
-    /// Whether the file was moved or deleted, at a path that is hidden from this user: its folder was replaced, or this process has dropped
-    /// the rights with which it opened the file.
-    pub(super) fn has_left_unseen(&self, path: &Path) -> bool {
-        use std::os::{fd::AsRawFd, unix::fs::MetadataExt};
-
-        let is_hidden = Identity::of(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        // Only Linux tells the path.
-        let stands_at = || fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        is_hidden
-            && (self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
-                || stands_at().is_ok_and(|found| found != path))
-    }
-}
-
-#[cfg(not(unix))]
-impl Handle {
-    pub(super) fn of(_path: &Path) -> Option<Self> {
-        None
-    }
-
-    pub(super) fn has_left_unseen(&self, _path: &Path) -> bool {
-        false
-    }
-}
-
 /// Files that stay open.
 ///
 /// SQLite locks files by [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html): as soon as a process closes any descriptor
@@ -114,16 +97,16 @@ mod kept {
     };
 
     use super::Identity;
-    use crate::executor::{Mutex, Shared};
+    use crate::executor::Mutex;
 
     struct Kept {
         identity: Identity,
-        file: Shared<File>,
+        file: File,
         writable: bool,
     }
 
     /// Calls `work` with the file, and with whether this user could open it for writing.
-    pub(super) fn with<T>(path: &Path, work: impl FnOnce(&Shared<File>, bool) -> T) -> io::Result<T> {
+    pub(super) fn with<T>(path: &Path, work: impl FnOnce(&File, bool) -> T) -> io::Result<T> {
         static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
         let mut kept = KEPT.lock();
@@ -137,7 +120,6 @@ mod kept {
         };
         // The path may lead to another file by now.
         let identity = file.metadata().map_or(identity, |metadata| Identity::from(&metadata));
-        let file = Shared::new(file);
         let done = work(&file, writable);
         // A program that looks at a file for years may see it replaced often. Nobody else can lock a file that was deleted.
         kept.retain(|known| known.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
