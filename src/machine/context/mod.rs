@@ -1,6 +1,7 @@
 //! What a context does: it merges the requests of its tasks, keeps its session alive, and considers its leases valid no longer than it may.
 
 mod acquire;
+mod belief;
 mod busy;
 mod clocks;
 mod cohort;

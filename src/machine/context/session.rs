@@ -2,8 +2,6 @@
 //!
 //! All leases of a context share the session's validity, doubt and loss. A lease has none of its own.
 
-mod belief;
-
 use alloc::vec::Vec;
 
 use super::{
@@ -102,6 +100,12 @@ impl OwnSession {
         self.is_open
     }
 
+    /// Its row was inserted, and these peers were read with it.
+    pub(super) fn opened(&mut self, peers: &[Peer], now: Monotonic) {
+        (self.is_open, self.was_wiped) = (true, false);
+        self.meet_peers(peers, now);
+    }
+
     pub(super) fn wants_beat(&self) -> bool {
         self.beat_wanted
     }
@@ -118,6 +122,11 @@ impl OwnSession {
         let (stale_failures, doubted, was_wiped) = (self.stale_failures, self.doubted, self.was_wiped);
         let peers = core::mem::take(&mut self.peers);
         *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, ..Self::new(self.id.next()) };
+    }
+
+    /// Notes that the session ends because the store was wiped.
+    pub(super) fn note_wipe(&mut self) {
+        self.was_wiped = true;
     }
 
     /// Whether the store was wiped under the last session, and none has been opened since.
@@ -163,6 +172,38 @@ impl OwnSession {
         self.is_open && now < self.valid_until
     }
 
+    /// Whether the session expired this long ago, in ms, and its end was not heard of.
+    pub(super) fn has_expired_for(&self, ms: u64, now: Monotonic) -> bool {
+        self.is_open && now >= self.valid_until.plus(ms)
+    }
+
+    /// The store confirmed an opening or a heartbeat that was sent at this moment. Returns whether that ends a doubt of which the guards
+    /// were told.
+    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) -> bool {
+        self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
+        if self.doubted.is_some_and(|doubted| sent.transaction > doubted) {
+            self.doubted = None;
+        }
+        let ends_doubt = self.told_suspect && self.belief_left(now) > 0;
+        self.told_suspect &= !ends_doubt;
+        ends_doubt
+    }
+
+    /// All leases are in doubt until a transaction after this one is answered.
+    pub(super) fn doubt(&mut self, last_transaction: u64) {
+        self.doubted = Some(last_transaction);
+    }
+
+    /// Notes that the guards are told of a doubt. Returns whether they were not told before.
+    pub(super) fn suspect(&mut self) -> bool {
+        !core::mem::replace(&mut self.told_suspect, true)
+    }
+
+    /// When the leases come into doubt, unless the guards were told of a doubt already.
+    pub(super) fn belief_ends(&self) -> Option<Monotonic> {
+        (self.is_open && !self.told_suspect).then_some(self.valid_until)
+    }
+
     /// Until when a lease was extended.
     pub(super) fn extended_until(&self, slot: &Slot) -> Option<Monotonic> {
         self.extensions.get(slot).copied()
@@ -203,6 +244,13 @@ impl OwnSession {
         self.failures - 1
     }
 
+    /// Notes that the heartbeat of this transaction was answered. It raised the floor above all transactions that were unanswered when it
+    /// was sent.
+    pub(super) fn beat_answered(&mut self, transaction: u64) {
+        self.failures = 0;
+        self.unanswered = self.unanswered.filter(|late| *late > transaction);
+    }
+
     /// Sends the heartbeat next, at once, because the transaction that carried it was too large.
     // Protocol: docs/protocol.md#p6.
     pub(super) fn beat_by_itself(&mut self) {
@@ -213,6 +261,15 @@ impl OwnSession {
     /// Notes a transaction of this session that may be applied at any time, or never.
     pub(super) fn note_unanswered(&mut self, transaction: u64) {
         self.unanswered = self.unanswered.max(Some(transaction));
+    }
+
+    /// Notes that a grant was stolen. Returns whether that was not known before.
+    pub(super) fn note_theft(&mut self, key: &Key, token: Token) -> bool {
+        let is_news = !self.was_robbed(key, token);
+        if is_news {
+            self.robbed.insert((key.clone(), token), ());
+        }
+        is_news
     }
 
     pub(super) fn was_robbed(&self, key: &Key, token: Token) -> bool {

@@ -10,7 +10,7 @@ const RUN: &str = "src/client/run.rs";
 const HOLD: &str = "src/machine/context/hold.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
-const BELIEF: &str = "src/machine/context/session/belief.rs";
+const BELIEF: &str = "src/machine/context/belief.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -138,11 +138,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule k",
         "what was sent before a sleep dispels the doubt",
         Rule("doubt::what_was_sent"),
-        &[edit(
-            BELIEF,
-            "session.doubted.is_some_and(|doubted| sent.transaction > doubted)",
-            "session.doubted.is_some()",
-        )],
+        &[edit(SESSION, "self.doubted.is_some_and(|doubted| sent.transaction > doubted)", "self.doubted.is_some()")],
     ),
     Mutant::new(
         "rule k",
@@ -175,7 +171,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a context that begins to doubt puts off the heartbeat that was to be tried again",
         Rule("leftovers::a_retry_of_a"),
         &[edit(
-            "src/machine/context/session/belief.rs",
+            "src/machine/context/belief.rs",
             "        if asked {\n            self.lose_locks(now);",
             "        if asked {\n            self.heartbeat_at = None;\n            self.lose_locks(now);",
         )],

@@ -7,7 +7,7 @@ use crate::{
 };
 
 const SESSION: &str = "src/machine/context/session.rs";
-const BELIEF: &str = "src/machine/context/session/belief.rs";
+const BELIEF: &str = "src/machine/context/belief.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
@@ -116,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an answer to an earlier session counts",
         Rule("suspension::"),
         &[
-            edit(BELIEF, "if transaction.session != self.session.id {", "if false {"),
+            edit(BELIEF, "if transaction.session != self.session.id() {", "if false {"),
             edit(LIFE, "        self.drop_unanswered(now);\n        match farewell", "        match farewell"),
             edit(LIFE, "        self.drop_all(SUSPENDED, now);\n", ""),
         ],
@@ -172,7 +172,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "a session that was never opened is lost",
         Rule("divided::sessions_that_end"),
-        &[edit(BELIEF, " && (transaction.opens || self.session.is_open) {", " {")],
+        &[edit(BELIEF, " && (transaction.opens || self.session.is_open()) {", " {")],
     ),
     Mutant::new(
         "etcd",

@@ -36,9 +36,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "who opens counts the silence of the others from before its read",
         Rule("sessions::s3_peers"),
         &[edit(
-            "src/machine/context/session/belief.rs",
-            "meet_peers(&reply.peers, now)",
-            "meet_peers(&reply.peers, transaction.sent.at)",
+            "src/machine/context/belief.rs",
+            "opened(&reply.peers, now)",
+            "opened(&reply.peers, transaction.sent.at)",
         )],
     ),
     Mutant::new(

@@ -1,8 +1,7 @@
-//! Until when a context considers its session valid, when it is in doubt, and what it loses with the session.
+//! What a context does when its session is confirmed, in doubt, or lost.
 
-use super::super::{
+use super::{
     Machine,
-    config::belief_ms,
     input::{Slot, TurnId},
     key::Key,
     output::{Event, LostReason, Output},
@@ -15,60 +14,48 @@ use super::super::{
 impl Machine {
     /// Handles what a transaction's answer says about the session that sent it.
     // Protocol: docs/protocol.md#s4, #s8, #s9, #s16.
-    pub(in super::super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
+    pub(super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
         if !transaction.ends.is_empty() {
             self.session.forget_stale_failures();
         }
-        if transaction.session != self.session.id {
+        if transaction.session != self.session.id() {
             return;
         }
         let Some(robbed) = &reply.robbed else {
             // When a batch is divided, a part without a request may go before the one that opens the session.
-            if transaction.is_of_session() && (transaction.opens || self.session.is_open) {
+            if transaction.is_of_session() && (transaction.opens || self.session.is_open()) {
                 let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
                 self.lose_session_by(transaction.sent.transaction, reason, now);
             }
             return;
         };
         if transaction.opens {
-            self.session.is_open = true;
-            self.session.was_wiped = false;
-            self.session.meet_peers(&reply.peers, now);
+            self.session.opened(&reply.peers, now);
         }
         for (key, token) in robbed {
             self.grant_was_stolen(key, *token, now);
         }
         if let Some(lease_ms) = transaction.lease_ms {
-            self.session.failures = 0;
-            // It raised the floor above all transactions that were unanswered when it was sent.
-            self.session.unanswered = self.session.unanswered.filter(|late| *late > transaction.sent.transaction);
+            self.session.beat_answered(transaction.sent.transaction);
             self.confirm(transaction.sent, lease_ms, now);
         }
     }
 
     /// Notes that a grant of this session was stolen. Any later report of this grant is out of date.
-    pub(in super::super) fn grant_was_stolen(&mut self, key: &Key, token: Token, now: Monotonic) {
-        if self.session.was_robbed(key, token) {
-            return;
-        }
-        self.session.robbed.insert((key.clone(), token), ());
-        if let Some(slot) = self.cohorts.slot_of_grant(key, token) {
+    pub(super) fn grant_was_stolen(&mut self, key: &Key, token: Token, now: Monotonic) {
+        if self.session.note_theft(key, token)
+            && let Some(slot) = self.cohorts.slot_of_grant(key, token)
+        {
             self.lose(&slot, LostReason::Stolen, now);
         }
     }
 
     /// The store confirmed an opening or a heartbeat that was sent at this moment.
     // Protocol: docs/protocol.md#k.
-    pub(in super::super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
-        let session = &mut self.session;
-        session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
-        if session.doubted.is_some_and(|doubted| sent.transaction > doubted) {
-            session.doubted = None;
-        }
-        if !session.told_suspect || session.belief_left(now) == 0 {
+    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
+        if !self.session.confirm(sent, lease_ms, now) {
             return;
         }
-        session.told_suspect = false;
         for slot in &self.cohorts.slots() {
             let Some(held) = self.cohorts.held(slot) else { continue };
             for user in &held.users {
@@ -87,21 +74,21 @@ impl Machine {
     /// The context may have been paused, or a connection was lost: all leases are in doubt until the store has answered. Whatever happened
     /// here may have happened to the store's connection, too, so its first errors end no wait.
     // Protocol: docs/protocol.md#i11.
-    pub(in super::super) fn doubt(&mut self, now: Monotonic) {
+    pub(super) fn doubt(&mut self, now: Monotonic) {
         self.failures_since_doubt.get_or_insert_default();
         self.disbelieve(now);
     }
 
     /// All leases are in doubt until the store has answered. This is also for a report that the session has ended. Such a report says
     /// nothing about the store, so it excuses none of the store's errors.
-    pub(in super::super) fn disbelieve(&mut self, now: Monotonic) {
-        self.session.doubted = Some(self.store_queue.last_transaction());
+    pub(super) fn disbelieve(&mut self, now: Monotonic) {
+        self.session.doubt(self.store_queue.last_transaction());
         self.suspect(now);
     }
 
     /// Tells all guards that they are in doubt, and asks the store at once.
-    pub(in super::super) fn suspect(&mut self, now: Monotonic) {
-        if !core::mem::replace(&mut self.session.told_suspect, true) {
+    pub(super) fn suspect(&mut self, now: Monotonic) {
+        if self.session.suspect() {
             for slot in &self.cohorts.slots() {
                 let Some(held) = self.cohorts.held(slot) else { continue };
                 for user in &held.users {
@@ -109,26 +96,24 @@ impl Machine {
                 }
             }
         }
-        if self.session.is_open && self.cohorts.any_beats() {
+        if self.session.is_open() && self.cohorts.any_beats() {
             self.heartbeat_at = Some(now);
         }
     }
 
     /// When the leases come into doubt, unless they are already.
-    pub(in super::super) fn belief_ends(&self) -> Option<Monotonic> {
-        let session = &self.session;
-        let counts = session.is_open && !session.told_suspect && self.cohorts.any_held();
-        counts.then_some(session.valid_until)
+    pub(super) fn belief_ends(&self) -> Option<Monotonic> {
+        self.session.belief_ends().filter(|_| self.cohorts.any_held())
     }
 
     /// A lease that has expired by the holder's own clock is in doubt, not lost, because perhaps nobody has ended the session yet. But the
     /// holder of a lock of `leases.locks` cannot ask whether it is in doubt, so the lock is lost, unless the store was hardly asked yet.
     // Protocol: docs/protocol.md#k, #p4.
-    pub(in super::super) fn doubt_if_expired(&mut self, now: Monotonic) {
+    pub(super) fn doubt_if_expired(&mut self, now: Monotonic) {
         if self.belief_ends().is_none_or(|end| end > now) {
             return;
         }
-        let asked = self.session.failures > 0 || self.store_queue.carries_beat();
+        let asked = self.session.has_failed() || self.store_queue.carries_beat();
         self.suspect(now);
         if asked {
             self.lose_locks(now);
@@ -136,7 +121,7 @@ impl Machine {
     }
 
     /// The locks of `leases.locks` are lost: nobody can ask whether they are in doubt.
-    pub(in super::super) fn lose_locks(&mut self, now: Monotonic) {
+    pub(super) fn lose_locks(&mut self, now: Monotonic) {
         for slot in &self.cohorts.pick(None, &|slot, cohort| slot.key.is_of_lock() && cohort.held().is_some()) {
             self.lose(slot, LostReason::Expired, now);
         }
@@ -145,15 +130,17 @@ impl Machine {
     /// Loses the session, because a transaction's answer says that it has ended. The same answer may name contexts that this one must tell
     /// of a grant.
     // Protocol: docs/protocol.md#s10.
-    pub(in super::super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
-        self.session.was_wiped |= reason == LostReason::StoreCleared;
+    pub(super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
+        if reason == LostReason::StoreCleared {
+            self.session.note_wipe();
+        }
         self.end_session_by(transaction, now);
         self.lose_all(reason, now);
     }
 
     /// Loses the session, because the store refuses heartbeats for good. The row may still be there: the next session ends it, or would
     /// wait behind its own predecessor.
-    pub(in super::super) fn lose_refused_session(&mut self, now: Monotonic) {
+    pub(super) fn lose_refused_session(&mut self, now: Monotonic) {
         self.session.end_unsure(now);
         self.leave_session(now);
         self.lose_all(LostReason::StoreFailed, now);
@@ -175,26 +162,26 @@ impl Machine {
 
     /// This transaction deletes the session's row, or found it missing. The id is not used again, even if the deletion fails.
     // Protocol: docs/protocol.md#s10.
-    pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
+    pub(super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
         self.drop_all_of_session(now);
         self.rest_after(transaction);
     }
 
     /// The leases that were to be released end with the session. Its row may remain, so the beacon is lowered.
-    pub(in super::super) fn leave_session(&mut self, now: Monotonic) {
+    pub(super) fn leave_session(&mut self, now: Monotonic) {
         self.drop_all_of_session(now);
         self.fall();
     }
 
-    pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
+    pub(super) fn drop_all_of_session(&mut self, now: Monotonic) {
         self.drop_operations_of_session(now);
         self.forget_watches();
     }
 
     /// Whether the leases have been in doubt for at least [`longest_doubt`](Self::longest_doubt), so that work under them must stop.
     pub(crate) fn is_overdue(&self, now: Monotonic) -> bool {
-        self.session.is_open && now >= self.session.valid_until.plus(whole_ms(self.config.longest_doubt()))
+        self.session.has_expired_for(whole_ms(self.config.longest_doubt()), now)
     }
 
     /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
