@@ -1,5 +1,7 @@
 //! All cohorts of a context, and one table of their timers. An idle cohort costs nothing, however many keys are held.
 
+mod operations;
+
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{

@@ -26,7 +26,7 @@ impl Machine {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
         let done = result.is_ok();
         if let Err(StoreError { applied: Applied::No, .. }) = result {
-            transaction.operations.iter().for_each(|operation| self.uncount_theft(operation));
+            transaction.operations.iter().for_each(|operation| self.cohorts.uncount_theft(operation));
         }
         match result {
             Ok(reply) if overdue => self.late_reply(&transaction, &reply, now),

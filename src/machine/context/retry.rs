@@ -11,7 +11,7 @@ use super::{
     input::Slot,
     output::Refusal,
     pending::{Company, PendingOperation, Transaction},
-    record::{Acquire, Action, Ending, Way},
+    record::{Action, Ending},
     store_queue::is_ask_for,
     time::Monotonic,
 };
@@ -117,16 +117,6 @@ impl Machine {
         }
         let delay_ms = self.backoff_ms(0);
         self.store_queue.try_again(operation.clone(), now.plus(delay_ms));
-    }
-
-    /// A theft was certainly not carried out, so it does not count.
-    pub(super) fn uncount_theft(&mut self, operation: &PendingOperation) {
-        if let Action::Acquire(Acquire { request, way: Way::Steal, .. }) = operation.action
-            && let Some(seeking) = self.cohorts.change_seeking(&operation.slot)
-            && seeking.request == request
-        {
-            seeking.thefts = seeking.thefts.saturating_sub(1);
-        }
     }
 
     /// What the transaction was to do to the session did not happen, or is unknown.

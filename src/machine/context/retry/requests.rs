@@ -33,11 +33,11 @@ impl Machine {
         let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
         if error.retry && patience {
-            self.note_retry(&operation.slot);
+            self.cohorts.note_retry(&operation.slot);
             return self.retry_ask(operation, request, now);
         }
         if !upgrades && self.keep_turns_with_limit(&operation.slot, error) {
-            self.note_retry(&operation.slot);
+            self.cohorts.note_retry(&operation.slot);
             return self.retry_for_the_rest(operation, request, now);
         }
         let refusal = Refusal::Store(error.clone());
@@ -69,12 +69,6 @@ impl Machine {
         }
         let again = PendingOperation { action: Action::Acquire(acquire), ..operation.clone() };
         self.retry_ask(&again, request, now);
-    }
-
-    fn note_retry(&mut self, slot: &Slot) {
-        if let Some(seeking) = self.cohorts.change_seeking(slot) {
-            seeking.retried = true;
-        }
     }
 
     /// Tells the guard that its upgrade failed. The store may have upgraded the lease nevertheless, and a withdrawal would remove it. So
@@ -116,7 +110,7 @@ impl Machine {
         let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
         // All turns of one call share its time limit, so either all of them stay or none.
         if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, error))) {
-            operation.all.iter().for_each(|slot| self.note_retry(slot));
+            operation.all.iter().for_each(|slot| self.cohorts.note_retry(slot));
             return self.retry(operation, now);
         }
         let Action::AcquireAll(asks) = &operation.action else {

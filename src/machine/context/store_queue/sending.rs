@@ -4,15 +4,13 @@ use alloc::vec::Vec;
 
 use super::super::{
     Machine,
-    cohort::Cohort,
     config::silence_ms,
     failure::{KEYS_MAY_BE_LOCKED, StoreError},
-    input::Slot,
     key::Key,
     last_writer::USED,
     output::Command,
     pending::{PendingOperation, Sent, Transaction},
-    record::{Acquire, Action, Batch, Operation, SessionStep, Way},
+    record::{Action, Batch, SessionStep},
     sorted::HAS_MANY_KEYS,
     time::Monotonic,
 };
@@ -44,7 +42,7 @@ impl Machine {
         let locked = self.store_queue.locked_keys(&operations);
         operations.retain(|operation| {
             let goes_apart = operation.goes_apart(&locked);
-            let stays = (most == 0 && !goes_apart) || self.is_current(operation);
+            let stays = (most == 0 && !goes_apart) || self.cohorts.still_want(operation);
             most = most.saturating_sub(usize::from(stays && !goes_apart));
             stays
         });
@@ -82,10 +80,10 @@ impl Machine {
         let step = if goes_bare { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
-        let is_sure = pending.iter().all(|operation| self.is_sure_of(operation));
+        let is_sure = pending.iter().all(|operation| self.cohorts.are_sure_of(operation));
         let mut operations = Vec::with_capacity(pending.len());
         for operation in &mut pending {
-            operations.push(self.stamp(operation, sent));
+            operations.push(self.cohorts.stamp(operation, sent));
         }
         let most = if goes_bare { 0 } else { room.beside(operations.len() + forgets.len()) };
         let ends = self.session.endings(most, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
@@ -201,84 +199,6 @@ impl Machine {
                 (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
                 _ => self.answer_for_ended_session(&operation, now),
             }
-        }
-    }
-
-    /// Whether an operation must still be sent, or became obsolete while it waited.
-    fn is_current(&self, operation: &PendingOperation) -> bool {
-        let cohort = self.cohorts.get(&operation.slot);
-        let seeks = |slot: &Slot, request| self.cohorts.seeking(slot).is_some_and(|seeking| seeking.request == request);
-        match &operation.action {
-            Action::Acquire(ask) => seeks(&operation.slot, ask.request),
-            Action::AcquireAll(asks) => operation.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
-            Action::Verify { token, .. } | Action::Downgrade { token, .. } => {
-                operation.turn.is_some() || cohort.and_then(Cohort::held).is_some_and(|held| held.grant == *token)
-            }
-            Action::End { .. } => cohort.is_some_and(|cohort| cohort.seeking().is_some() || cohort.waits()),
-            Action::Look => !self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()).is_empty(),
-            Action::Release { .. }
-            | Action::Withdraw { .. }
-            | Action::Detach { .. }
-            | Action::Inspect
-            | Action::Fence { .. } => true,
-        }
-    }
-
-    /// Whether the operation probably needs no row of another session, and of its own session's row only that it exists. A request
-    /// that was sent before may have been granted and then stolen, and so may what the context holds of the key: only the row says so.
-    // Protocol: docs/protocol.md#s8, #s17.
-    fn is_sure_of(&self, operation: &PendingOperation) -> bool {
-        if !operation.acquires() {
-            return !operation.contended;
-        }
-        let seeking = self.cohorts.seeking(&operation.slot);
-        let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();
-        seeking.is_some_and(|seeking| !seeking.sent)
-            && self.cohorts.pick(Some(&operation.slot.key), &is_held).is_empty()
-    }
-
-    /// Fills in what must be true at the time of sending.
-    fn stamp(&mut self, operation: &mut PendingOperation, sent: Sent) -> Operation {
-        match &mut operation.action {
-            Action::Acquire(ask) => {
-                self.renew_ask(&operation.slot, ask);
-                self.stamp_ask(&operation.slot, ask, sent);
-            }
-            Action::AcquireAll(asks) => {
-                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
-                    self.stamp_ask(slot, ask, sent);
-                }
-            }
-            Action::Verify { refill, .. } => {
-                *refill = self.cohorts.held(&operation.slot).is_some_and(|held| held.refilling);
-            }
-            Action::Downgrade { .. }
-            | Action::Detach { .. }
-            | Action::Release { .. }
-            | Action::Withdraw { .. }
-            | Action::End { .. }
-            | Action::Look
-            | Action::Inspect
-            | Action::Fence { .. } => {}
-        }
-        Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
-    }
-
-    /// Updates an attempt that failed before it is sent again: since then, callers may have joined its request or given it up.
-    fn renew_ask(&self, slot: &Slot, ask: &mut Acquire) {
-        let seeking = self.cohorts.seeking(slot);
-        if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
-            (ask.wait, ask.priority, ask.way) = (seeking.wait, seeking.priority, seeking.way);
-        }
-    }
-
-    // Protocol: docs/protocol.md#s11.
-    fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {
-        ask.attempt = sent.transaction;
-        let seeking = self.cohorts.change_seeking(slot);
-        if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
-            seeking.sent = true;
-            seeking.thefts += u32::from(ask.way == Way::Steal);
         }
     }
 

@@ -10,7 +10,7 @@ const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
 /// A failed attempt is sent again unchanged, even behind a newer attempt of its request.
 const AGAIN_AS_IT_WAS: &[Edit] = &[
-    edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
+    edit("src/machine/context/cohorts/operations.rs", "self.renew_ask(&operation.slot, ask);", ""),
     edit(
         "src/machine/context/retry/requests.rs",
         "if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {",
@@ -85,7 +85,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S11",
         "an attempt has no number",
         Rule("sessions::s11_every"),
-        &[edit("src/machine/context/store_queue/sending.rs", "        ask.attempt = sent.transaction;\n", "")],
+        &[edit("src/machine/context/cohorts/operations.rs", "        ask.attempt = sent.transaction;\n", "")],
     ),
     Mutant::new(
         "S12",

@@ -186,7 +186,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("divided::a_theft_that_was_too_large"),
         &[edit(
             REPLY,
-            "            transaction.operations.iter().for_each(|operation| self.uncount_theft(operation));\n",
+            "            transaction.operations.iter().for_each(|operation| self.cohorts.uncount_theft(operation));\n",
             "",
         )],
     ),
@@ -234,7 +234,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::a_request_that_waited"),
         &[edit(
             SENDING,
-            "let stays = (most == 0 && !goes_apart) || self.is_current(operation);",
+            "let stays = (most == 0 && !goes_apart) || self.cohorts.still_want(operation);",
             "let stays = most > 0;",
         )],
     ),

@@ -9,6 +9,7 @@ use crate::{
 const APPLY: &str = "src/machine/record/apply.rs";
 const OPERATION: &str = "src/machine/record/operation.rs";
 const RECORDS: &str = "src/machine/record/records.rs";
+const OF_COHORTS: &str = "src/machine/context/cohorts/operations.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -50,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S17",
         "a request that was sent before is sure of its session",
         Rule("sure::a_request"),
-        &[edit(SENDING, "seeking.is_some_and(|seeking| !seeking.sent)", "seeking.is_some()")],
+        &[edit(OF_COHORTS, "seeking.is_some_and(|seeking| !seeking.sent)", "seeking.is_some()")],
     ),
     Mutant::new(
         "S17",
@@ -74,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "whoever was robbed unheard is granted the key anew beside the guard that it takes for valid",
         Rule("sure::whoever_holds"),
-        &[edit(SENDING, "            && self.cohorts.pick(Some(&operation.slot.key), &is_held).is_empty()\n", "")],
+        &[edit(OF_COHORTS, " && self.pick(Some(&operation.slot.key), &is_held).is_empty()", "")],
     ),
     Mutant::new(
         "S2",
