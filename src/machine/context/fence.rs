@@ -83,7 +83,8 @@ impl Machine {
         let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade, mode } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
         // The number tells what was sent before the ticket, and what after it.
-        let sent = self.store_queue.sent_elsewhere(now.monotonic, renew);
+        let at = now.monotonic;
+        let sent = if renew { self.store_queue.next_sent(at) } else { self.store_queue.last_sent(at) };
         if renew {
             let lease_ms = self.fenced_lease_ms(sent);
             batch.step = SessionStep::Beat(self.session.beat(sent, lease_ms, self.presence.beacon_stands()));

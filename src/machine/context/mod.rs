@@ -19,6 +19,7 @@ mod presence;
 mod released;
 mod reply;
 mod retry;
+mod sending;
 mod session;
 mod store_queue;
 mod upgrade;

@@ -2,9 +2,9 @@
 //! together.
 
 mod apart;
+mod next;
 mod room;
 mod search;
-mod sending;
 
 use alloc::vec::Vec;
 
@@ -17,6 +17,7 @@ use super::{
     sorted::HAS_MANY_KEYS,
     time::{Monotonic, earliest},
 };
+pub(super) use next::{Load, LoadKind};
 use room::Room;
 pub(super) use search::Endings;
 use search::sorted_slots;
@@ -114,10 +115,20 @@ impl StoreQueue {
         Sent { at: now, transaction: self.last_id }
     }
 
-    /// Notes that something is sent in a user's transaction. It gets a number of its own if it renews the session.
-    pub(super) fn sent_elsewhere(&mut self, now: Monotonic, counts: bool) -> Sent {
-        self.last_id += u64::from(counts);
-        Sent { at: now, transaction: self.last_id }
+    /// Numbers a transaction that is sent now. A user's transaction is numbered, too, if it renews the session.
+    pub(super) fn next_sent(&mut self, now: Monotonic) -> Sent {
+        self.last_id += 1;
+        self.last_sent(now)
+    }
+
+    /// Notes that this transaction is in flight.
+    pub(super) fn note_sent(&mut self, transaction: Transaction) {
+        self.transaction = Some(transaction);
+    }
+
+    /// What one transaction may carry.
+    pub(super) fn room(&self) -> Room {
+        self.room
     }
 
     /// The transaction in flight.
@@ -143,7 +154,8 @@ impl StoreQueue {
         }
     }
 
-    fn give_up(&mut self, now: Monotonic) -> Option<Transaction> {
+    /// Gives up on the transaction in flight if its time limit has passed.
+    pub(super) fn give_up(&mut self, now: Monotonic) -> Option<Transaction> {
         let transaction = self.transaction.take_if(|transaction| transaction.limit <= now)?;
         self.remember(transaction.clone());
         Some(transaction)
@@ -210,13 +222,25 @@ impl StoreQueue {
     }
 
     /// Whether so many requests were given up that one search for all of them is worth its cost.
-    fn is_mostly_given_up(&self) -> bool {
+    pub(super) fn is_mostly_given_up(&self) -> bool {
         HAS_MANY_KEYS && self.given_up > self.waiting.len() / 2
     }
 
     /// Takes back the operations that were not sent yet and make sense in one session only.
-    fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
+    pub(super) fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
         self.take_unsent(&PendingOperation::needs_this_session)
+    }
+
+    /// Collects what still failed at this time, after [`collect_due`](Self::collect_due) has left some of it.
+    pub(super) fn collect_again(&mut self, at: Monotonic) {
+        self.retry_at = Some(at);
+    }
+
+    /// Sends an operation that failed again: when everything else that failed is due, or else at this time.
+    pub(super) fn retry(&mut self, mut operation: PendingOperation, at: Monotonic) {
+        operation.attempts += 1;
+        self.retry_at.get_or_insert(at);
+        self.later.push(operation);
     }
 
     /// Sends an operation again, at this time at the latest.

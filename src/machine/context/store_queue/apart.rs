@@ -10,7 +10,7 @@ use super::{StoreQueue, take};
 impl StoreQueue {
     /// Collects the operations that are due. Those that the store refused for good are sent one at a time. Returns whether some of these
     /// stay.
-    pub(super) fn collect_due(&mut self, now: Monotonic) -> bool {
+    pub(in super::super) fn collect_due(&mut self, now: Monotonic) -> bool {
         if self.retry_at.is_none_or(|at| at > now) {
             return false;
         }

@@ -9,7 +9,7 @@ const MOST: usize = 1_024;
 /// Once the store has refused a transaction as too large, the limit is half of what that one carried. It grows again by one with each full
 /// transaction that the store accepts, because operations differ in how many rows they concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Room(usize);
+pub(in super::super) struct Room(usize);
 
 impl Default for Room {
     fn default() -> Self {
@@ -19,12 +19,12 @@ impl Default for Room {
 
 impl Room {
     /// How many more fit beside this number of operations.
-    pub(super) fn beside(self, operations: usize) -> usize {
+    pub(in super::super) fn beside(self, operations: usize) -> usize {
         self.0.saturating_sub(operations)
     }
 
     /// Truncates the list to what fits beside that much else, but to one entry at least, and returns the rest.
-    pub(super) fn split<T>(self, list: &mut Vec<T>, else_goes: usize) -> Vec<T> {
+    pub(in super::super) fn split<T>(self, list: &mut Vec<T>, else_goes: usize) -> Vec<T> {
         list.split_off(self.beside(else_goes).max(1).min(list.len()))
     }
 

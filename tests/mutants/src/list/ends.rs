@@ -12,7 +12,8 @@ const LIFE: &str = "src/machine/context/lifecycle.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
 const REQUESTS: &str = "src/machine/context/retry/requests.rs";
-const SENDING: &str = "src/machine/context/store_queue/sending.rs";
+const NEXT: &str = "src/machine/context/store_queue/next.rs";
+const SENDING: &str = "src/machine/context/sending.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -166,7 +167,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "an operation that a store refused for good is sent with keys to be forgotten",
         Rule("divided::what_a_store_refused"),
-        &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match self.store_queue.beat_alone {")],
+        &[edit(
+            SENDING,
+            "LoadKind::Apart | LoadKind::Heartbeat => 0,\n            LoadKind::Usual =>",
+            "LoadKind::Heartbeat => 0,\n            LoadKind::Apart | LoadKind::Usual =>",
+        )],
     ),
     Mutant::new(
         "etcd",
@@ -178,7 +183,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "a heartbeat that is sent alone goes with keys to be forgotten",
         Rule("divided::a_heartbeat_that_is_sent_alone"),
-        &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match goes_alone {")],
+        &[edit(
+            SENDING,
+            "LoadKind::Apart | LoadKind::Heartbeat => 0,\n            LoadKind::Usual =>",
+            "LoadKind::Apart => 0,\n            LoadKind::Heartbeat | LoadKind::Usual =>",
+        )],
     ),
     Mutant::new(
         "etcd",
@@ -233,8 +242,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a request of an earlier session is sent beside the one that took its place",
         Rule("sessions::a_request_that_waited"),
         &[edit(
-            SENDING,
-            "let stays = (most == 0 && !goes_apart) || self.cohorts.still_want(operation);",
+            NEXT,
+            "let stays = (most == 0 && !goes_apart) || cohorts.still_want(operation);",
             "let stays = most > 0;",
         )],
     ),
@@ -407,8 +416,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what a store refused once waits until nothing else is to be sent",
         Rule("overtaken::a_release_that_was_refused"),
         &[edit(
-            SENDING,
-            "first.is_some() && (pending.is_empty() || !self.store_queue.went_alone);",
+            NEXT,
+            "first.is_some() && (pending.is_empty() || !self.went_alone);",
             "first.is_some() && pending.is_empty();",
         )],
     ),

@@ -10,7 +10,7 @@ const APPLY: &str = "src/machine/record/apply.rs";
 const OPERATION: &str = "src/machine/record/operation.rs";
 const RECORDS: &str = "src/machine/record/records.rs";
 const OF_COHORTS: &str = "src/machine/context/cohorts/operations.rs";
-const SENDING: &str = "src/machine/context/store_queue/sending.rs";
+const SENDING: &str = "src/machine/context/sending.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
