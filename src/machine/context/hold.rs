@@ -15,7 +15,7 @@ use super::{
     local_queue::Turns,
     message::Body,
     output::{Event, LostReason, Refusal},
-    pending::{PendingOperation, Sent},
+    pending::{ReleaseFacts, Sent},
     record::{Action, Granted},
     store_queue::{is_downgrade, is_verification},
     token::Token,
@@ -158,9 +158,9 @@ impl Machine {
                 let Some(held) = self.cohorts.take_held(slot) else {
                     return debug_assert!(false, "its user has just gone");
                 };
-                let operation = self.give_back(slot, &held, Some(turn), now);
+                let facts = self.give_back(slot, &held, Some(turn), now);
                 // If the upgrade was granted, its withdrawal has released the lease by then.
-                (operation.maybe_released, operation.maybe_upgraded) = (upgrading, upgrading);
+                (facts.maybe_released, facts.maybe_upgraded) = (upgrading, upgrading);
                 // The next request goes in the same transaction, so that waiters of other contexts are granted first.
                 self.seek(slot, now);
             }
@@ -182,15 +182,13 @@ impl Machine {
         held: &Held,
         turn: Option<TurnId>,
         now: Monotonic,
-    ) -> &mut PendingOperation {
+    ) -> &mut ReleaseFacts {
         self.drop_questions(slot, held);
         self.withdraw_former(slot, held, now);
         let release = Action::Release { token: held.grant, request: held.request };
         let believed_until = now.plus(self.session.belief_left(now));
         let operation = self.store_queue.push(slot, release, turn, now);
-        operation.believed_until = believed_until;
-        operation.contended = held.contended;
-        operation
+        operation.release.insert(ReleaseFacts { believed_until, contended: held.contended, ..ReleaseFacts::default() })
     }
 
     /// After a failover, the new server may list the shared lease that was upgraded.

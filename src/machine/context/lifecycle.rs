@@ -223,7 +223,7 @@ impl Machine {
                     true => None,
                     // The store may have granted the lease to others since it was wiped, and nobody knows when that was.
                     false if self.session.was_wiped() => Some(LostReason::StoreCleared),
-                    false => Some(LostReason::Expired).filter(|_| operation.believed_until <= now),
+                    false => Some(LostReason::Expired).filter(|_| operation.has_outlived_belief(now)),
                 };
                 self.tell_released(turn, Ok(lost));
             }

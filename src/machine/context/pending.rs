@@ -22,21 +22,29 @@ pub(super) struct PendingOperation {
     pub(super) turn: Option<TurnId>,
     pub(super) attempts: u32,
     pub(super) since: Monotonic,
-    /// For a release: until when the lease counted as valid, and whether an attempt without an answer may have released it before that.
-    pub(super) believed_until: Monotonic,
-    pub(super) maybe_released: bool,
-    /// For a release: whether the guard was upgrading, so that the store may have upgraded the lease.
-    pub(super) maybe_upgraded: bool,
-    /// For a release: whether others wait, so that the store has to look at their sessions.
-    pub(super) contended: bool,
-    /// For a release: the session that waits to be notified of it.
-    pub(super) tells: Option<SessionId>,
+    /// For the release of a lease that was held: what its answer means depends on that lease.
+    pub(super) release: Option<ReleaseFacts>,
     pub(super) second_look: SecondLook,
     /// Whether it kept failing until nobody waited for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
     /// Whether it was tried again before its time, because a request for its key was to be sent.
     pub(super) is_hurried: bool,
+}
+
+/// What is known of a lease that is being released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct ReleaseFacts {
+    /// Until when the lease counted as valid.
+    pub(super) believed_until: Monotonic,
+    /// Whether an attempt without an answer may have released it.
+    pub(super) maybe_released: bool,
+    /// Whether the guard was upgrading, so that the store may have upgraded the lease.
+    pub(super) maybe_upgraded: bool,
+    /// Whether others wait, so that the store has to look at their sessions.
+    pub(super) contended: bool,
+    /// The session that waits to be notified of the release.
+    pub(super) tells: Option<SessionId>,
 }
 
 /// Whether a try for several keys looks again once it has found some of them taken.
@@ -73,11 +81,7 @@ impl PendingOperation {
             turn,
             attempts: 0,
             since: now,
-            believed_until: Monotonic::default(),
-            maybe_released: false,
-            maybe_upgraded: false,
-            contended: false,
-            tells: None,
+            release: None,
             second_look: SecondLook::default(),
             is_late: false,
             company: Company::default(),
@@ -117,7 +121,12 @@ impl PendingOperation {
 
     /// Whether an earlier attempt may have released the lease while its context still considered it valid.
     pub(super) fn may_have_ended_belief(&self) -> bool {
-        self.maybe_released && self.since < self.believed_until
+        self.release.is_some_and(|facts| facts.maybe_released && self.since < facts.believed_until)
+    }
+
+    /// Whether it releases a lease that no longer counts as valid.
+    pub(super) fn has_outlived_belief(&self, now: Monotonic) -> bool {
+        self.release.is_none_or(|facts| facts.believed_until <= now)
     }
 
     /// Whether it releases something that a request for its key would find taken.

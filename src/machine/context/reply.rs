@@ -393,12 +393,13 @@ impl Machine {
     /// has ended meanwhile, the attempt counts only if the context still considered the lease valid then.
     // Protocol: docs/protocol.md#i6, #p4.
     fn release_answered(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
-        let maybe_released = operation.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
+        let facts = operation.release.unwrap_or_default();
+        let maybe_released = facts.maybe_released && (self.session.is_open() || operation.may_have_ended_belief());
         let key = &operation.slot.key;
         // The thief may have taken the grant of an upgrade that this context never learned of. Without an upgrade, a later theft took
         // another lease of this context.
-        let stolen = self.session.was_robbed(key, token)
-            || (operation.maybe_upgraded && self.session.was_robbed_since(key, token));
+        let stolen =
+            self.session.was_robbed(key, token) || (facts.maybe_upgraded && self.session.was_robbed_since(key, token));
         let released = matches!(outcome, Outcome::Released) || (maybe_released && !stolen);
         if let Some(turn) = operation.turn {
             let reason = match stolen {
@@ -411,7 +412,7 @@ impl Machine {
             let lost = if released { None } else { Some(reason) };
             self.tell_released(turn, Ok(lost));
         }
-        if let Some(asker) = operation.tells {
+        if let Some(asker) = facts.tells {
             self.send(&operation.slot.key, Body::Freed { asker });
         }
     }

@@ -255,7 +255,9 @@ impl Machine {
             return self.answer_for_ended_session(operation, now);
         }
         let mut again = operation.clone();
-        again.maybe_released |= released;
+        if let Some(facts) = &mut again.release {
+            facts.maybe_released |= released;
+        }
         if !error.retry {
             again.keep_to(Company::Nothing);
         }

@@ -34,7 +34,7 @@ impl Cohorts {
     // Protocol: docs/protocol.md#s8, #s17.
     pub(in super::super) fn are_sure_of(&self, operation: &PendingOperation) -> bool {
         if !operation.acquires() {
-            return !operation.contended;
+            return !operation.release.is_some_and(|facts| facts.contended);
         }
         let seeking = self.seeking(&operation.slot);
         let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();

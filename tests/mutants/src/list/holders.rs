@@ -122,7 +122,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P4",
         "a release that is tried again tells of the theft of a later lease",
         Rule("overtaken::a_release_that_is_tried_again_tells_of_no_theft_of_the_next"),
-        &[edit("src/machine/context/reply.rs", "(operation.maybe_upgraded && self.session", "(self.session")],
+        &[edit("src/machine/context/reply.rs", "(facts.maybe_upgraded && self.session", "(self.session")],
     ),
     Mutant::new(
         "rule s",
