@@ -1,6 +1,6 @@
 //! Acquiring a lease: ask, queue, keep the place, give up.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
     Machine,
@@ -13,7 +13,7 @@ use super::{
     mode::Mode,
     output::{Event, LostReason, Refusal},
     pending::SecondLook,
-    record::{Acquire, Action, Way},
+    record::{Action, Way},
     store_queue::is_ask_for,
     time::Monotonic,
 };
@@ -131,7 +131,7 @@ impl Machine {
         for slot in &slots {
             self.seek_by(slot, Way::Plain, false, now);
             self.end_silent(slot, now);
-            if let Some(ask) = self.request(slot) {
+            if let Some(ask) = self.cohorts.request(slot) {
                 asks.push((slot.key.clone(), ask));
             }
         }
@@ -157,7 +157,7 @@ impl Machine {
 
     /// Sends the request: the first time it enqueues, after that it finds its place or its grant.
     pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(acquire) = self.request(slot) else { return debug_assert!(false, "only a request is sent") };
+        let Some(acquire) = self.cohorts.request(slot) else { return debug_assert!(false, "only a request is sent") };
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         let Some(seeking) = cohort.seeking_mut() else { return debug_assert!(false, "it has just been read") };
         seeking.priority = acquire.priority;
@@ -174,23 +174,6 @@ impl Machine {
         self.store_queue.push(slot, Action::Acquire(acquire), None, now);
     }
 
-    pub(super) fn request(&self, slot: &Slot) -> Option<Acquire> {
-        let cohort = self.cohorts.get(slot)?;
-        let seeking = cohort.seeking()?;
-        let upgrades = matches!(seeking.way, Way::Upgrade { .. });
-        let first = cohort.turns.first().filter(|_| !upgrades);
-        Some(Acquire {
-            request: seeking.request,
-            mode: if upgrades { Mode::Exclusive } else { slot.mode },
-            wait: seeking.wait,
-            priority: first.map_or(0, |turn| turn.priority),
-            way: seeking.way,
-            alone: slot.own.is_some(),
-            attempt: 0,
-            info: first.map_or_else(String::new, |turn| turn.info.clone()),
-        })
-    }
-
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         // A turn that no longer waits was granted. Its lease may have been lost since.
         if !self.cohorts.change(slot).is_some_and(|cohort| cohort.turns.remove(turn)) {
@@ -202,24 +185,12 @@ impl Machine {
 
     /// A turn that wanted to steal, or to go first, has gone.
     pub(super) fn want_less(&mut self, slot: &Slot, now: Monotonic) {
-        let robs_no_more = self.rob_no_more(slot);
+        let robs_no_more = self.cohorts.change(slot).is_some_and(Cohort::rob_no_more);
         let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else { return };
         let goes_before_fewer = turns.first().is_some_and(|first| first.priority < seeking.priority);
         if robs_no_more || goes_before_fewer {
             self.ask(slot, now);
         }
-    }
-
-    /// If no thief is left, the request steals no more. Returns whether that changes anything.
-    pub(super) fn rob_no_more(&mut self, slot: &Slot) -> bool {
-        let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else {
-            return false;
-        };
-        let changes = seeking.way == Way::Steal && turns.first().is_some_and(|first| !first.steal);
-        if changes {
-            seeking.way = Way::Plain;
-        }
-        changes
     }
 
     pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {

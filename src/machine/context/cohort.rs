@@ -270,6 +270,16 @@ impl Cohort {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
+    /// If no thief is left, the request steals no more. Returns whether that changes anything.
+    pub(super) fn rob_no_more(&mut self) -> bool {
+        let Stage::Seeking(seeking) = &mut self.stage else { return false };
+        let changes = seeking.way == Way::Steal && self.turns.first().is_some_and(|first| !first.steal);
+        if changes {
+            seeking.way = Way::Plain;
+        }
+        changes
+    }
+
     /// Whether the request has a place in the queue, or waits for the queue. An upgrade without a place also waits while it watches the
     /// beacon of its rival.
     pub(super) fn waits(&self) -> bool {

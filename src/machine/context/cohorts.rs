@@ -6,7 +6,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     cohort::{Cohort, Held, Seeking, Twin},
-    detector::Ahead,
+    detector::{Ahead, Neighbour},
     id::RequestId,
     input::Slot,
     key::Key,
@@ -58,6 +58,21 @@ impl Cohorts {
     /// The request under way at a slot: for a lease, or for an upgrade.
     pub(super) fn seeking(&self, slot: &Slot) -> Option<&Seeking> {
         self.get(slot)?.seeking()
+    }
+
+    /// The sessions right ahead of the request at a slot.
+    pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
+        self.get(slot).map_or(&[][..], |cohort| cohort.ahead.nearest())
+    }
+
+    /// Whether the next turn at a slot could share the lease, if no other request queued for the key.
+    pub(super) fn waits_for_queue_only(&self, slot: &Slot) -> bool {
+        self.get(slot).is_some_and(Cohort::waits_for_queue_only)
+    }
+
+    /// Whether any guard of this context holds the key, or any key.
+    pub(super) fn is_used(&self, key: Option<&Key>) -> bool {
+        !self.pick(key, &|_, cohort| cohort.held().is_some_and(|held| !held.users.is_empty())).is_empty()
     }
 
     /// Marks the cohort at this index for `settle`. Most calls in a row mark the same one.

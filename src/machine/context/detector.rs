@@ -78,6 +78,12 @@ impl Observations {
         }
     }
 
+    /// Forgets what was seen of a session, because it has ended or sent a heartbeat since, or because the store cannot end it. If it still
+    /// exists, a new watch begins.
+    pub(super) fn forget(&mut self, target: SessionId) {
+        self.seen.remove(&target);
+    }
+
     /// Forgets the sessions that were read longest ago, until at most `most` are left beside those that stand ahead. A session that stands
     /// ahead is kept, because nobody would notice its silence otherwise. The more sessions stand ahead, the longer this takes, and the more
     /// are tolerated until it is done again.
@@ -164,6 +170,10 @@ impl Ahead {
     pub(super) fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
+
+    pub(super) fn nearest(&self) -> &[Neighbour] {
+        &self.nearest
+    }
 }
 
 impl Machine {
@@ -227,34 +237,19 @@ impl Machine {
         self.look_at_each(&silent, now);
     }
 
-    /// Ends the sessions ahead of a slot that count as dead.
+    /// Ends the sessions ahead of a slot that count as dead, because they have been silent for a lease and a margin by this context's own
+    /// clock.
     pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
-        for (target, beat) in self.silent_ahead(slot, now) {
+        let ahead = self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.holders);
+        for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
             self.store_queue.end_session(slice::from_ref(slot), target, beat, now);
         }
-    }
-
-    /// The sessions ahead that count as dead, because they have been silent for a lease and a margin by this context's own clock.
-    fn silent_ahead(&self, slot: &Slot, now: Monotonic) -> Vec<(SessionId, u64)> {
-        let ahead = self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.holders);
-        self.observed.silent_at(&slot.key, ahead, now)
-    }
-
-    /// Forgets what was seen of a session, because it has ended or sent a heartbeat since, or because the store cannot end it. If it still
-    /// exists, a new watch begins.
-    pub(super) fn forget_observation(&mut self, target: SessionId) {
-        self.observed.seen.remove(&target);
     }
 
     /// A session has ended itself. The requests right behind it look, and find it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
         let mut slots = self.cohorts.waiting();
-        slots.retain(|slot| self.nearest(slot).iter().any(|neighbour| neighbour.session == gone));
+        slots.retain(|slot| self.cohorts.nearest(slot).iter().any(|neighbour| neighbour.session == gone));
         self.look_at_each(&slots, now);
-    }
-
-    /// The sessions right ahead of the request at a slot.
-    pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
-        self.cohorts.get(slot).map_or(&[][..], |cohort| &cohort.ahead.nearest)
     }
 }

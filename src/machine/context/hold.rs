@@ -99,13 +99,9 @@ impl Machine {
     /// The next turns may not have the lease now. The tries among them fail, because the key is taken. Tries wait only if nothing but
     /// another queued request is in the way, and the store is being asked whether that request still queues.
     fn keep_back(&mut self, slot: &Slot) {
-        if !(self.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_verification)) {
+        if !(self.cohorts.waits_for_queue_only(slot) && self.store_queue.carries(slot, is_verification)) {
             self.refuse_tries(slot);
         }
-    }
-
-    pub(super) fn waits_for_queue_only(&self, slot: &Slot) -> bool {
-        self.cohorts.get(slot).is_some_and(Cohort::waits_for_queue_only)
     }
 
     /// A turn came that may share the lease unless another request queues for the key. That request may have been given up meanwhile,
@@ -121,7 +117,7 @@ impl Machine {
     // Protocol: docs/protocol.md#rule-5, #p6.
     pub(super) fn ask_again_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
-        if !goes_on && self.waits_for_queue_only(slot) {
+        if !goes_on && self.cohorts.waits_for_queue_only(slot) {
             self.end_silent(slot, now);
             self.look_at_each(slice::from_ref(slot), now);
         }

@@ -136,7 +136,7 @@ impl Machine {
     // Protocol: docs/protocol.md#s9.
     pub(super) fn ending(&mut self, abandons: bool, now: Monotonic) {
         let is_seen = self.presence.beacon_stands() && self.session.has_shown_beacon();
-        let farewell = match is_seen && !self.used(None).is_empty() {
+        let farewell = match is_seen && self.cohorts.is_used(None) {
             true => Farewell::Beacon,
             false => Farewell::by_store(abandons),
         };
@@ -315,10 +315,6 @@ impl Machine {
 
     /// Whether a guard of this context holds the key.
     pub(crate) fn is_used(&self, key: &Key) -> bool {
-        !self.used(Some(key)).is_empty()
-    }
-
-    fn used(&self, key: Option<&Key>) -> Vec<Slot> {
-        self.cohorts.pick(key, &|_, cohort| cohort.held().is_some_and(|held| !held.users.is_empty()))
+        self.cohorts.is_used(Some(key))
     }
 }

@@ -22,7 +22,7 @@ impl Machine {
         if slots.is_empty() {
             return;
         }
-        let sharers: Vec<_> = slots.iter().filter(|slot| self.waits_for_queue_only(slot)).cloned().collect();
+        let sharers: Vec<_> = slots.iter().filter(|slot| self.cohorts.waits_for_queue_only(slot)).cloned().collect();
         self.ask_about(&sharers, now);
         let asked = self.store_queue.unsent(slots, |action| *action == Action::Look);
         let mut keys: Vec<_> = slots.iter().map(|slot| &slot.key).collect();

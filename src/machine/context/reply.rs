@@ -188,7 +188,7 @@ impl Machine {
             }
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
-                self.forget_observation(target);
+                self.observed.forget(target);
                 if matches!(outcome, Outcome::Ended) {
                     self.send(&slot.key, Body::Ended { holder: target });
                 }

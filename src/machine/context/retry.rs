@@ -47,7 +47,7 @@ impl Machine {
                 Action::End { .. } if error.retry => self.retry(operation, now),
                 // What was seen of the session no longer counts, and a new watch begins. Otherwise a store that always fails would be asked
                 // for ever.
-                Action::End { target, .. } => self.forget_observation(*target),
+                Action::End { target, .. } => self.observed.forget(*target),
                 Action::Look => self.look_failed(operation, error, now),
                 Action::Fence { .. } => {}
             }
@@ -192,7 +192,7 @@ impl Machine {
             self.hand_out(&operation.slot, now);
         } else if error.retry {
             self.retry(operation, now);
-            if operation.attempts + 1 >= ATTEMPTS && self.waits_for_queue_only(&operation.slot) {
+            if operation.attempts + 1 >= ATTEMPTS && self.cohorts.waits_for_queue_only(&operation.slot) {
                 self.refuse_tries(&operation.slot);
             }
         } else if matches!(operation.action, Action::Verify { refill: true, .. }) {

@@ -125,7 +125,7 @@ impl Machine {
     fn wanted_watches(&self, slot: &Slot) -> Vec<Neighbour> {
         let mut wanted = Vec::new();
         if self.cohorts.is_waiting(slot) {
-            for neighbour in self.nearest(slot) {
+            for neighbour in self.cohorts.nearest(slot) {
                 if neighbour.beacon && neighbour.session != self.session.id() {
                     wanted.push(*neighbour);
                 }

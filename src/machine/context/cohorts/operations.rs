@@ -1,8 +1,11 @@
 //! What the cohorts say of the operations that go to the store: whether they are still wanted, and what they must carry.
 
+use alloc::string::String;
+
 use super::super::{
     cohort::Cohort,
     input::Slot,
+    mode::Mode,
     pending::{PendingOperation, Sent},
     record::{Acquire, Action, Operation, Way},
 };
@@ -39,6 +42,24 @@ impl Cohorts {
         let seeking = self.seeking(&operation.slot);
         let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();
         seeking.is_some_and(|seeking| !seeking.sent) && self.pick(Some(&operation.slot.key), &is_held).is_empty()
+    }
+
+    /// What the request under way at a slot asks of the store.
+    pub(in super::super) fn request(&self, slot: &Slot) -> Option<Acquire> {
+        let cohort = self.get(slot)?;
+        let seeking = cohort.seeking()?;
+        let upgrades = matches!(seeking.way, Way::Upgrade { .. });
+        let first = cohort.turns.first().filter(|_| !upgrades);
+        Some(Acquire {
+            request: seeking.request,
+            mode: if upgrades { Mode::Exclusive } else { slot.mode },
+            wait: seeking.wait,
+            priority: first.map_or(0, |turn| turn.priority),
+            way: seeking.way,
+            alone: slot.own.is_some(),
+            attempt: 0,
+            info: first.map_or_else(String::new, |turn| turn.info.clone()),
+        })
     }
 
     /// Fills in what must be true at the time of sending.

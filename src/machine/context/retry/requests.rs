@@ -60,8 +60,10 @@ impl Machine {
     /// Tries again for the turns that are left. They may want less than those that went: none may steal, and their priority may be smaller.
     // Protocol: docs/protocol.md#p3.
     fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
-        self.rob_no_more(&operation.slot);
-        let Some(acquire) = self.request(&operation.slot) else {
+        if let Some(cohort) = self.cohorts.change(&operation.slot) {
+            cohort.rob_no_more();
+        }
+        let Some(acquire) = self.cohorts.request(&operation.slot) else {
             return debug_assert!(false, "the request that failed is there");
         };
         if let Some(seeking) = self.cohorts.change_seeking(&operation.slot) {

@@ -445,7 +445,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P3",
         "a theft that was told to have failed goes on",
         Rule("failing::a_theft_that_was_told"),
-        &[edit(REQUESTS, "        self.rob_no_more(&operation.slot);\n", "")],
+        &[edit(REQUESTS, "            cohort.rob_no_more();\n", "")],
     ),
     Mutant::new(
         "rule 6",
