@@ -97,7 +97,7 @@ impl Machine {
             }
         }
         if self.session.is_open() && self.cohorts.any_beats() {
-            self.heartbeat_at = Some(now);
+            self.heartbeat.plan(now);
         }
     }
 

@@ -182,8 +182,7 @@ impl Machine {
         self.confirm(ticket.sent, beat.lease_ms, now);
         if self.cohorts.holds_one_only() {
             // No other lease needs a heartbeat.
-            self.last_heartbeat = self.last_heartbeat.max(ticket.sent.at);
-            self.heartbeat_at = None;
+            self.heartbeat.replaced_by(ticket.sent.at);
         }
     }
 

@@ -1,36 +1,52 @@
 //! One heartbeat for the whole context: one small write, whatever it holds, and a look at the keys that it waits for.
 
-use super::{
-    Machine,
-    failure::StoreError,
-    time::{Monotonic, earliest},
-};
+use super::{Machine, failure::StoreError, time::Monotonic};
+
+/// When the context sends heartbeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct HeartbeatTimer {
+    due: Option<Monotonic>,
+    last_sent: Monotonic,
+}
+
+impl HeartbeatTimer {
+    pub(super) fn next_wake(&self) -> Option<Monotonic> {
+        self.due
+    }
+
+    /// Sends the next one at this time.
+    pub(super) fn plan(&mut self, at: Monotonic) {
+        self.due = Some(at);
+    }
+
+    pub(super) fn note_sent(&mut self, at: Monotonic) {
+        self.last_sent = at;
+    }
+
+    /// A user's transaction carried one that was sent at this moment, so the next one is not needed yet.
+    pub(super) fn replaced_by(&mut self, sent_at: Monotonic) {
+        (self.last_sent, self.due) = (self.last_sent.max(sent_at), None);
+    }
+}
 
 impl Machine {
     /// Sets the timer for the next heartbeat when the store has answered the last one. The time counts from when that one was sent.
     /// Otherwise a slow store would lengthen the interval.
     pub(super) fn arm_heartbeat(&mut self, now: Monotonic) {
         if !self.cohorts.any_beats() || !self.session.is_open() {
-            self.heartbeat_at = None;
-        } else if self.heartbeat_at.is_none() && !self.store_queue.carries_beat() && !self.session.wants_beat() {
-            let since = now.since(self.last_heartbeat);
-            let base = if since < self.config.lease_ms { self.last_heartbeat } else { now };
-            self.beat_by(base);
+            self.heartbeat.due = None;
+        } else if self.heartbeat.due.is_none() && !self.store_queue.carries_beat() && !self.session.wants_beat() {
+            let last_sent = self.heartbeat.last_sent;
+            let base = if now.since(last_sent) < self.config.lease_ms { last_sent } else { now };
+            let early_ms = self.dice.below(self.config.heartbeat_ms / 8 + 1);
+            self.heartbeat.plan(base.plus(self.config.heartbeat_ms - early_ms));
         }
-    }
-
-    /// Makes the next heartbeat due no later than one interval after this moment.
-    pub(super) fn beat_by(&mut self, sent: Monotonic) {
-        let early_ms = self.dice.below(self.config.heartbeat_ms / 8 + 1);
-        let at = sent.plus(self.config.heartbeat_ms - early_ms);
-        self.heartbeat_at = earliest(&[self.heartbeat_at, Some(at)]);
     }
 
     pub(super) fn beat_if_due(&mut self, now: Monotonic) {
-        if self.heartbeat_at.is_none_or(|at| at > now) {
+        if self.heartbeat.due.take_if(|at| *at <= now).is_none() {
             return;
         }
-        self.heartbeat_at = None;
         self.session.want_beat();
         // Nothing else would show that others wait for a lease that passes from task to task here.
         let passed_on = self.cohorts.take_passed_on();
@@ -49,7 +65,7 @@ impl Machine {
         }
         let failures = self.session.note_failure();
         let delay_ms = self.backoff_ms(failures);
-        self.heartbeat_at = Some(now.plus(delay_ms));
+        self.heartbeat.plan(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
             if !self.has_hardly_asked() {

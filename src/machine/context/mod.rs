@@ -43,6 +43,7 @@ use cohorts::Cohorts;
 use config::Config;
 use detector::Observations;
 use failure::StoreError;
+use heartbeat::HeartbeatTimer;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
 use key::Key;
@@ -97,8 +98,7 @@ pub struct Machine {
     detached: Vec<(Key, Token)>,
     released: Released,
     last_request: RequestId,
-    heartbeat_at: Option<Monotonic>,
-    last_heartbeat: Monotonic,
+    heartbeat: HeartbeatTimer,
     /// How many transactions have failed since all leases came into doubt, counted up to the attempts that a request has; `None` once the
     /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further doubt does not begin a new count.
     failures_since_doubt: Option<u32>,
@@ -126,8 +126,7 @@ impl Machine {
             detached: Vec::new(),
             released: Released::default(),
             last_request: RequestId::default(),
-            heartbeat_at: None,
-            last_heartbeat: Monotonic::default(),
+            heartbeat: HeartbeatTimer::default(),
             failures_since_doubt: None,
             outputs: Vec::new(),
             polled: 0,
@@ -265,7 +264,7 @@ impl Machine {
     fn next_wake(&self) -> Option<Monotonic> {
         earliest(&[
             self.cohorts.next_wake(),
-            self.heartbeat_at,
+            self.heartbeat.next_wake(),
             self.belief_ends(),
             self.ends_stale_at().filter(|_| self.may_send()),
             self.store_queue.next_wake(),

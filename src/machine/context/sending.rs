@@ -111,7 +111,7 @@ impl Machine {
         if (opens && !acquires) || (!opens && !self.session.needs_beat(acquires, sent.at)) {
             return SessionStep::Stay;
         }
-        self.last_heartbeat = sent.at;
+        self.heartbeat.note_sent(sent.at);
         let beat = self.session.beat(sent, self.config.lease_ms, self.presence.beacon_stands());
         self.session.beat_is_sent();
         match opens {

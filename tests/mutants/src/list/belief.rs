@@ -173,7 +173,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             "src/machine/context/belief.rs",
             "        if asked {\n            self.lose_locks(now);",
-            "        if asked {\n            self.heartbeat_at = None;\n            self.lose_locks(now);",
+            "        if asked {\n            self.heartbeat.replaced_by(now);\n            self.lose_locks(now);",
         )],
     ),
     Mutant::new(

@@ -32,8 +32,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("x9_transient_errors_lose_nothing"),
         &[edit(
             "src/machine/context/heartbeat.rs",
-            "self.heartbeat_at = Some(now.plus(delay_ms));",
-            "self.heartbeat_at = Some(now.plus(delay_ms << 40));",
+            "self.heartbeat.plan(now.plus(delay_ms));",
+            "self.heartbeat.plan(now.plus(delay_ms << 40));",
         )],
     ),
     Mutant::new(
