@@ -176,7 +176,7 @@ impl Machine {
 
     pub(super) fn drop_all_of_session(&mut self, now: Monotonic) {
         self.drop_operations_of_session(now);
-        self.forget_watches();
+        self.watches.forget(self.cohorts.waiting());
     }
 
     /// Whether the leases have been in doubt for at least [`longest_doubt`](Self::longest_doubt), so that work under them must stop.

@@ -231,7 +231,7 @@ impl Machine {
         let (observed, endings) = (&self.observed, self.store_queue.endings(self.cohorts.touched()));
         let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, &endings));
         begin_or_end.iter().for_each(|slot| self.watches.neighbours_changed(slot));
-        self.sync_watches();
+        self.watches.sync(&self.cohorts, self.session.id(), &mut self.outputs);
         self.drop_obsolete(now);
         self.follow_presence(now);
         self.close_session_at_last();

@@ -4,7 +4,14 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::{
-    Machine, detector::Neighbour, id::SessionId, input::Slot, output::Command, sorted::SortedMap, time::Monotonic,
+    Machine,
+    cohorts::Cohorts,
+    detector::Neighbour,
+    id::SessionId,
+    input::Slot,
+    output::{Command, Output},
+    sorted::SortedMap,
+    time::Monotonic,
 };
 
 /// One watch for each session that is right ahead of a request, however many requests it is ahead of.
@@ -67,6 +74,47 @@ impl Watches {
         let session = self.placed.iter().find(|(_, placed)| placed.id == id).map(|(session, _)| *session)?;
         Some((session, self.placed.remove(&session)?))
     }
+
+    /// Forgets all watches, because the signals have ended them together with the session. These slots wait for new ones.
+    pub(super) fn forget(&mut self, waiting: Vec<Slot>) {
+        self.placed.clear();
+        self.by_slot.clear();
+        self.changed = waiting;
+    }
+
+    /// Watches the beacons of the sessions right ahead of this context's requests. A new beat restarts the watch, because an absence counts
+    /// against a row only if it was seen after that row was read.
+    pub(super) fn sync(&mut self, cohorts: &Cohorts, own: SessionId, outputs: &mut Vec<Output>) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let mut affected = SortedMap::new();
+        for slot in &mem::take(&mut self.changed) {
+            self.watch_for(slot, &wanted_watches(cohorts, slot, own), &mut affected);
+        }
+        for session in affected.keys() {
+            if let Some(watch) = self.placed.get(session).map(|watch| watch.id).filter(|id| *id > 0) {
+                outputs.push(Command::Unwatch { watch }.into());
+            }
+        }
+        for session in affected.keys() {
+            self.place(*session, outputs);
+        }
+    }
+
+    /// Places the watch for a session again, or forgets it if no slot needs it any more.
+    fn place(&mut self, session: SessionId, outputs: &mut Vec<Output>) {
+        let Some(watch) = self.placed.get_mut(&session) else {
+            return debug_assert!(false, "whoever is affected has a watch");
+        };
+        if watch.slots.is_empty() {
+            self.placed.remove(&session);
+            return;
+        }
+        self.last_id += 1;
+        watch.id = self.last_id;
+        outputs.push(Command::Watch { watch: self.last_id, session }.into());
+    }
 }
 
 impl Machine {
@@ -78,59 +126,17 @@ impl Machine {
         self.store_queue.end_session(&slots, session, watch.beat, now);
         self.look_at_each(&slots, now);
     }
+}
 
-    /// Forgets all watches, because the signals have ended them together with the session.
-    pub(super) fn forget_watches(&mut self) {
-        self.watches.placed.clear();
-        self.watches.by_slot.clear();
-        self.watches.changed = self.cohorts.waiting();
-    }
-
-    /// Watches the beacons of the sessions right ahead of this context's requests. A new beat restarts the watch, because an absence counts
-    /// against a row only if it was seen after that row was read.
-    pub(super) fn sync_watches(&mut self) {
-        if self.watches.changed.is_empty() {
-            return;
-        }
-        let mut affected = SortedMap::new();
-        for slot in &mem::take(&mut self.watches.changed) {
-            let wanted = self.wanted_watches(slot);
-            self.watches.watch_for(slot, &wanted, &mut affected);
-        }
-        for session in affected.keys() {
-            if let Some(watch) = self.watches.placed.get(session).map(|watch| watch.id).filter(|id| *id > 0) {
-                self.emit(Command::Unwatch { watch });
+// Protocol: docs/protocol.md#s4.
+fn wanted_watches(cohorts: &Cohorts, slot: &Slot, own: SessionId) -> Vec<Neighbour> {
+    let mut wanted = Vec::new();
+    if cohorts.is_waiting(slot) {
+        for neighbour in cohorts.nearest(slot) {
+            if neighbour.beacon && neighbour.session != own {
+                wanted.push(*neighbour);
             }
         }
-        for session in affected.keys() {
-            self.place_watch(*session);
-        }
     }
-
-    /// Places the watch for a session again, or forgets it if no slot needs it any more.
-    fn place_watch(&mut self, session: SessionId) {
-        let Some(watch) = self.watches.placed.get_mut(&session) else {
-            return debug_assert!(false, "whoever is affected has a watch");
-        };
-        if watch.slots.is_empty() {
-            self.watches.placed.remove(&session);
-            return;
-        }
-        self.watches.last_id += 1;
-        watch.id = self.watches.last_id;
-        self.emit(Command::Watch { watch: self.watches.last_id, session });
-    }
-
-    // Protocol: docs/protocol.md#s4.
-    fn wanted_watches(&self, slot: &Slot) -> Vec<Neighbour> {
-        let mut wanted = Vec::new();
-        if self.cohorts.is_waiting(slot) {
-            for neighbour in self.cohorts.nearest(slot) {
-                if neighbour.beacon && neighbour.session != self.session.id() {
-                    wanted.push(*neighbour);
-                }
-            }
-        }
-        wanted
-    }
+    wanted
 }

@@ -78,11 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S4",
         "a beacon is watched that did not stand",
         Rule("protocol::s4_no_beacon"),
-        &[edit(
-            WATCHES,
-            "if neighbour.beacon && neighbour.session != self.session.id() {",
-            "if neighbour.session != self.session.id() {",
-        )],
+        &[edit(WATCHES, "if neighbour.beacon && neighbour.session != own {", "if neighbour.session != own {")],
     ),
     Mutant::new(
         "S4",
