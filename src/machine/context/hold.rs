@@ -5,19 +5,18 @@ use core::slice;
 
 use super::{
     Machine, Monotonic,
-    cohort::{Cohort, Held, Stage, Upgrade, User},
+    cohort::{Cohort, Held, Stage, Upgrade},
     cohorts::STAYS,
-    config::{Config, belief_ms},
     detector::Ahead,
     id::{RequestId, SessionId},
     input::{Parcel, Slot, TurnId},
     key::Key,
-    local_queue::Turns,
     message::Body,
     output::{Event, LostReason, Refusal},
+    passing::{AfterUse, HandOut},
     pending::{ReleaseFacts, Sent},
     record::{Action, Granted},
-    store_queue::{is_downgrade, is_verification},
+    store_queue::is_verification,
     token::Token,
 };
 
@@ -59,39 +58,24 @@ impl Machine {
     }
 
     /// Gives the lease to the next turns for as long as they may have it and it is not in doubt.
-    // Protocol: docs/protocol.md#s6, #s8, #p5.
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
-        let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
+        let believed = self.session.belief_left(now) > 0;
         loop {
-            let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.change(slot) else { return };
-            let Some(turn) = turns.first() else { return };
-            if turn.steal && !held.users.is_empty() {
-                // This theft joined the request of an earlier one, which now uses the lease.
-                return self.lose(slot, LostReason::Stolen, now);
-            }
-            // What was fenced while the lease was exclusive comes before the store's downgrade, or is refused after it.
-            let weakens =
-                held.was_exclusive(slot) && held.may_be_fenced() && self.store_queue.carries(slot, is_downgrade);
-            let settled = held.upgrade.is_none() && held.admits(turn) && !weakens;
-            let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
-            let next = if may_use { Some(0) } else { turns.first_sharer() };
-            let joins = |at: &usize| may_use || turns.at(*at).is_some_and(|turn| held.is_joined_by(turn));
-            let Some(next) = next.filter(joins) else { return self.keep_back(slot) };
-            if !believed {
-                return;
-            }
-            if held.next_token > held.last_token {
-                return self.refill(slot, now);
-            }
-            let Some(turn) = turns.take(next) else { return debug_assert!(false, "it was found in the queue") };
-            let is_last = turns.is_empty();
-            let token = held.admit(&turn, lease_ms, now);
-            if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
-                self.cohorts.note_passed_on(slot);
-            }
-            self.emit(Event::Granted { turn: turn.id, token });
-            if is_last {
-                return;
+            let Some(cohort) = self.cohorts.change(slot) else { return };
+            match cohort.hand_out(slot, believed, &self.store_queue, &self.config, now) {
+                HandOut::Nothing => return,
+                HandOut::Robbed => return self.lose(slot, LostReason::Stolen, now),
+                HandOut::KeepBack => return self.keep_back(slot),
+                HandOut::Refill => return self.refill(slot, now),
+                HandOut::Granted { turn, token, is_passed_on, is_last } => {
+                    if is_passed_on {
+                        self.cohorts.note_passed_on(slot);
+                    }
+                    self.emit(Event::Granted { turn, token });
+                    if is_last {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -126,34 +110,23 @@ impl Machine {
     // Protocol: docs/protocol.md#s13.
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
-        let believed = self.session.belief_left(now) > 0;
-        let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(|held| held.is_used_by(turn)));
-        let Some(Cohort { turns, stage: Stage::Held(held), .. }) = cohort else {
+        // It is unknown whether the store has already upgraded the lease.
+        let may_keep = !upgrading && self.session.belief_left(now) > 0;
+        let cohort = self.cohorts.change(slot);
+        let Some(after_use) = cohort.and_then(|cohort| cohort.release(turn, slot, may_keep, &self.config, now)) else {
             return self.tell_released(turn, Ok(Some(LostReason::Expired)));
         };
-        held.users.retain(|user| user.turn != turn);
-        if held.users.is_empty() {
+        if !matches!(after_use, AfterUse::Shared) {
             // The extension of one user does not apply to the next one.
             self.session.end_extension(slot);
         }
-        // A transaction that a user has fenced may still be open. Then the next user needs a new lease from the store.
-        let may_stay_unused = held.is_plain(slot) && believed && !held.may_be_fenced();
-        // It is unknown whether the store has already upgraded the lease.
-        let next =
-            if upgrading { AfterUse::GiveBack } else { held.after_use(turns, may_stay_unused, &self.config, now) };
-        match next {
-            AfterUse::GoOn => {
+        match after_use {
+            AfterUse::Shared | AfterUse::PassedOn => {
                 self.tell_released(turn, Ok(None));
                 self.user_left(slot, now);
             }
-            AfterUse::Linger => {
-                held.lingers_until = Some(now.plus(self.config.linger_ms));
-                self.tell_released(turn, Ok(None));
-            }
-            AfterUse::GiveBack => {
-                let Some(held) = self.cohorts.take_held(slot) else {
-                    return debug_assert!(false, "its user has just gone");
-                };
+            AfterUse::Lingers => self.tell_released(turn, Ok(None)),
+            AfterUse::GivenBack(held) => {
                 let facts = self.give_back(slot, &held, Some(turn), now);
                 // If the upgrade was granted, its withdrawal has released the lease by then.
                 (facts.maybe_released, facts.maybe_upgraded) = (upgrading, upgrading);
@@ -359,59 +332,3 @@ impl Machine {
 
 /// How many detached leases, which another guard may resume, are remembered so that they do not count as strays.
 const DETACHED_LIMIT: usize = 64;
-
-/// What happens to a lease when one of its users has gone.
-enum AfterUse {
-    /// Other users keep it, or the next turn uses it.
-    GoOn,
-    /// It is kept for a while, although nobody uses it.
-    Linger,
-    GiveBack,
-}
-
-impl Held {
-    /// What happens to the lease now that a user has gone. `may_stay_unused` tells whether this context may keep it without a user.
-    fn after_use(&self, turns: &Turns, may_stay_unused: bool, config: &Config, now: Monotonic) -> AfterUse {
-        let next_turn_may = !turns.is_empty() && self.may_go_on(config, now);
-        let may_linger = turns.is_empty() && config.linger_ms > 0 && !self.contended && !self.queued_for;
-        if !self.users.is_empty() || (may_stay_unused && next_turn_may) {
-            AfterUse::GoOn
-        } else if may_stay_unused && may_linger {
-            AfterUse::Linger
-        } else {
-            AfterUse::GiveBack
-        }
-    }
-
-    /// Whether the lease may be passed on here although other contexts wait.
-    // Protocol: docs/protocol.md#p5.
-    fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
-        let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
-        !self.contended || (self.handoffs < config.max_local_handoffs && within_tenure)
-    }
-
-    /// Whether the lease has the slot's mode, neither upgraded nor downgraded, and is not for one request alone.
-    fn is_plain(&self, slot: &Slot) -> bool {
-        self.mode == slot.mode && slot.own.is_none()
-    }
-
-    fn is_used_by_only(&self, turn: TurnId) -> bool {
-        self.is_used_by(turn) && self.users.len() == 1 && self.upgrade.is_none()
-    }
-
-    /// A turn becomes a user.
-    // Protocol: docs/protocol.md#q.
-    fn admit(&mut self, turn: &super::input::Turn, lease_ms: u64, now: Monotonic) -> Token {
-        let token = self.next_token;
-        self.next_token = token.next();
-        // The first user after a grant does not count as a hand-off.
-        self.handoffs += u32::from(token != self.grant);
-        self.lingers_until = None;
-        let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
-        let expires_at = (!turn.renews).then(|| now.plus(belief_ms(lease_ms)));
-        let (turn, mode, share) = (turn.id, turn.mode, turn.share);
-        self.users.reserve_exact(usize::from(self.users.is_empty()));
-        self.users.push(User { turn, token, mode, share, ends_at, expires_at });
-        token
-    }
-}

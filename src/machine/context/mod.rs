@@ -14,6 +14,7 @@ mod last_writer;
 mod lifecycle;
 mod local_queue;
 mod looks;
+mod passing;
 mod pending;
 mod presence;
 mod released;

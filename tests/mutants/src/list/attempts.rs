@@ -360,6 +360,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "a thief that joined the request of an earlier one waits until that one has released the lease",
         Scenario("stale::the_last_of_several_thefts"),
-        &[edit("src/machine/context/hold.rs", "if turn.steal && !held.users.is_empty() {", "if false {")],
+        &[edit("src/machine/context/passing.rs", "if turn.steal && !held.users.is_empty() {", "if false {")],
     ),
 ];

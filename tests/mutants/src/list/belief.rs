@@ -62,7 +62,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S6",
         "a guard is handed out while belief is over",
         Rule("protocol::s6_no_guard"),
-        &[edit(HOLD, "            if !believed {\n                return;\n            }\n", "")],
+        &[edit(
+            "src/machine/context/passing.rs",
+            "        if !believed {\n            return HandOut::Nothing;\n        }\n",
+            "",
+        )],
     ),
     Mutant::new(
         "S8",

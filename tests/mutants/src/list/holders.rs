@@ -20,14 +20,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P5",
         "work waits for the lease that it runs under",
         Scenario("nested::"),
-        &[edit("src/machine/context/hold.rs", "Some(0) } else { turns.first_sharer() };", "Some(0) } else { None };")],
+        &[edit(
+            "src/machine/context/passing.rs",
+            "Some(0) } else { turns.first_sharer() };",
+            "Some(0) } else { None };",
+        )],
     ),
     Mutant::new(
         "P5",
         "a context hands its lease on for as long as it likes, while others wait",
         Scenario("answers::a_context_hands"),
         &[edit(
-            "src/machine/context/hold.rs",
+            "src/machine/context/passing.rs",
             "let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;",
             "let within_tenure = now >= self.tenure_since;",
         )],
@@ -37,7 +41,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a context hands its lease on as often as it likes, while others wait",
         Scenario("answers::a_context_hands"),
         &[edit(
-            "src/machine/context/hold.rs",
+            "src/machine/context/passing.rs",
             "self.handoffs < config.max_local_handoffs && within_tenure",
             "within_tenure",
         )],

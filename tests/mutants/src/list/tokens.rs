@@ -38,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule q",
         "guards of one tenure share a token",
         Histories("on_a_prompt_store"),
-        &[edit("src/machine/context/hold.rs", "        self.next_token = token.next();\n", "")],
+        &[edit("src/machine/context/passing.rs", "        self.next_token = token.next();\n", "")],
     ),
     Mutant::new(
         "rule q",
@@ -87,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule s",
         "a lease is passed on although a transaction that its guard has fenced may be open",
         Rule("fence::s_a_lease_is_not_passed_on"),
-        &[edit("src/machine/context/hold.rs", " && !held.may_be_fenced();", ";")],
+        &[edit("src/machine/context/passing.rs", " && !held.may_be_fenced();", ";")],
     ),
     Mutant::new(
         "rule s",
@@ -100,7 +100,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a downgrade lets a reader in before what may be fenced is over",
         Rule("fence::s_a_reader_is_let_in"),
         &[edit(
-            "src/machine/context/hold.rs",
+            "src/machine/context/passing.rs",
             "held.admits(turn) && !weakens;",
             "held.admits(turn) && (!weakens || true);",
         )],
