@@ -121,7 +121,7 @@ function likeBesideLike(functions) {
   while (next !== undefined) {
     order.push(next);
     left.delete(next);
-    next = mostAlike(order.slice(-12).reverse(), pieces, places, left) ?? left.keys().next().value;
+    next = mostAlike(order.slice(-8).reverse(), pieces, places, left) ?? left.keys().next().value;
   }
   return order.map((at) => functions[at]);
 }

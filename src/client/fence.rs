@@ -92,14 +92,15 @@ impl LeaseGuard {
     }
 }
 
-/// Not in the npm package, where the check comes before any downgrade.
+/// Empty in the npm package, where a fence is always checked before a later downgrade.
 const DOWNGRADED: &str = if DROPS_TASKS {
-    "the lease was downgraded after this fence began, so others may share it by now; if you must be alone, upgrade the lease; then fence again"
+    "the lease was downgraded after this fence began, so others may share it by now; fence again if sharing is fine, else upgrade the lease first"
 } else {
     ""
 };
 
-const OUTGROWN: &str = "the lease was upgraded, or may have been, after this fence began; fence a new transaction";
+const UPGRADED: &str =
+    "the lease was upgraded, or may have been, after this fence began; begin another transaction and fence it";
 
 /// A guard's lease, to be checked by a transaction.
 pub(crate) struct GuardFence {
@@ -192,9 +193,9 @@ impl Fence for GuardFence {
         match verdict {
             Ok(()) => *self.found.lock() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
-            // Nothing that would invite a caller to try the same again: a second fence passes, since it begins under a shared lease.
+            // Not a retryable error: a blind second try would pass, since its fence would begin under a shared lease.
             Err(FenceRefusal::Downgraded) => return Err(FenceError::Misuse(DOWNGRADED.to_owned())),
-            Err(FenceRefusal::Outgrown) => return Err(FenceError::Store(StoreError::transient(OUTGROWN))),
+            Err(FenceRefusal::Upgraded) => return Err(FenceError::Store(StoreError::transient(UPGRADED))),
             Err(FenceRefusal::Lost(reason)) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });

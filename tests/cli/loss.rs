@@ -205,9 +205,9 @@ fn a_loss_is_only_told_if_that_was_chosen() {
     assert_eq!(running.end().0, 6);
 }
 
-/// Nobody may be able to tell it of the loss. Here the lease is not lost, because nobody wants it.
+/// A store that does not answer cannot tell leasehold of a loss. Here the lease is not lost, because nobody wants it.
 #[test]
-fn a_lease_that_cannot_be_renewed_is_warned_of_and_so_is_what_becomes_of_it() {
+fn warn_tells_of_a_late_lease_and_of_its_outcome() {
     let scratch = Scratch::new();
     let options = ["--on-loss", "warn", "--lease", "2"];
     let running = scratch.ready(&options, &format!("trap 'exit 6' USR1; echo ready; {NAPS}"));
@@ -216,9 +216,9 @@ fn a_lease_that_cannot_be_renewed_is_warned_of_and_so_is_what_becomes_of_it() {
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     running.until_err("cannot be renewed");
-    running.until_err("s another process may be granted the key");
+    running.until_err("soon after, another process may be granted the key");
     drop(busy);
-    running.until_err("the lease of \"k\" is confirmed again, and no other process was granted the key");
+    running.until_err("the store has confirmed the lease of \"k\" again: it was never lost");
     steal(&scratch);
     running.until_err("another process stole it; the command goes on without it");
     running.signal(Signal::SIGUSR1);

@@ -219,7 +219,7 @@ fn finds_when_it_begins(place: &Place, on_loss: &str, cut_off: impl Fn(&Proxy)) 
 }
 
 /// The holder is cut off from the server, so nobody can tell it that another one is granted the key.
-fn a_command_that_is_not_ended_is_warned_of_before_a_rival_is_granted_the_key(place: &Place) {
+fn warn_tells_of_a_late_lease_before_a_rival_is_granted_the_key(place: &Place) {
     let proxy = Proxy::start(place.port, WIRE);
     let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
     let options = ["--store", &url, "--on-loss", "warn", "--lease", "6"];
@@ -273,7 +273,7 @@ macro_rules! over {
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
             a_group_that_ignores_term_is_gone_before_a_rivals_command_begins
-            a_command_that_is_not_ended_is_warned_of_before_a_rival_is_granted_the_key
+            warn_tells_of_a_late_lease_before_a_rival_is_granted_the_key
             a_second_signal_does_not_belie_a_release_that_succeeds
         }
     };

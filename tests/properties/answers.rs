@@ -153,7 +153,7 @@ impl Moved<'_> {
         self.rows.get(session).map(|row| row.beat)
     }
 
-    /// I2, rule s: a fence asks for the very grant in a mode that it may rely on, and for nothing else.
+    /// I2, rule s: a fence asks for exactly this grant, still exclusive if the guard relied on that, and for nothing else.
     pub(crate) fn fence_is_true(&self, ghost: &Ghost) {
         let Action::Fence { token, request, mode, .. } = self.operation.action else { return };
         let found = self.own(self.before, request).filter(|grant| grant.block.first == token);

@@ -155,7 +155,7 @@ async fn a_store_of_a_newer_format_is_left_alone() {
     assert_eq!(server.ask::<String>(&["HGET", "{older}:rows", "store"]), newer);
 }
 
-/// After a failover, a manager that is connected to the former master would not notice.
+/// A manager that is connected to a demoted master would go on getting grants from it.
 #[tokio::test]
 async fn a_server_that_would_write_as_a_replica_is_refused() {
     let Some(server) = Server::start(&["--replica-read-only", "no"]) else { return };

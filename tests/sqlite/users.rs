@@ -46,7 +46,7 @@ pub(crate) fn act(directory: &Path) {
                 let guard = guard.as_ref().unwrap();
                 let lost =
                     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), guard.lost()).await });
-                say(&lost.map_or("keeps it".into(), |reason| format!("lost it: {reason:?}")));
+                say(&lost.map_or_else(|_| "keeps it".into(), |reason| format!("lost it: {reason:?}")));
                 continue;
             }
             "release" => drop(runtime.block_on(guard.take().unwrap().release()).unwrap()),
@@ -140,7 +140,7 @@ fn a_user_sees_at_once_that_the_process_of_another_one_was_killed() {
 
 /// Another process at the path would use another file.
 #[test]
-fn whose_file_went_where_it_may_not_look_is_told() {
+fn a_holder_is_told_that_its_file_was_moved_or_deleted_out_of_sight() {
     if !is_root() {
         return leave_out("only root can hide a file from another user");
     }

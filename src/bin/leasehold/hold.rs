@@ -52,27 +52,28 @@ impl Rules {
         self.lease
     }
 
-    /// How much must be left of the lease. A command that is only warned needs no time to end.
+    /// A lease with no more than this left counts as late. A command that is not ended needs no time to end, but the warning comes only after
+    /// the store had one more chance to answer.
     fn enough(&self) -> Duration {
         match self.on_loss {
             OnLoss::Kill => self.grace + self.probe,
-            OnLoss::Warn => self.probe,
+            OnLoss::Warn => self.probe * 2,
         }
     }
 }
 
-/// Why a command has to end.
+/// What has happened to the lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Danger {
     /// The lease is lost.
     Lost(LostReason),
-    /// The lease cannot be renewed, and ends after this span.
+    /// The lease cannot be renewed, and runs out after this span.
     Late(Duration),
-    /// It was late, and the store has confirmed it since.
+    /// The store has confirmed a lease that was late.
     Over,
 }
 
-/// Waits until the lease is lost, or cannot be renewed and ends soon: with `--on-loss kill`, so early that KILL comes before its end.
+/// Waits until the lease is lost, or is late. With `--on-loss kill`, late is early enough for KILL to come before its end.
 pub(crate) async fn danger(guard: &LeaseGuard, rules: &Rules) -> Danger {
     match select(pin!(guard.lost()), pin!(late(guard, rules))).await {
         Either::Left((reason, _)) => Danger::Lost(reason),
@@ -80,7 +81,7 @@ pub(crate) async fn danger(guard: &LeaseGuard, rules: &Rules) -> Danger {
     }
 }
 
-/// Waits until a lease that was late is lost, or counts as valid again.
+/// Waits until a lease that was late is lost, or is no longer late.
 pub(crate) async fn outcome(guard: &LeaseGuard, rules: &Rules) -> Danger {
     let confirmed = async {
         while guard.remaining() <= rules.enough() {

@@ -80,7 +80,7 @@ pub(crate) struct Holding {
     ///
     /// kill: the command's process group gets TERM, and KILL after the grace. If the lease cannot be renewed, TERM
     /// comes early enough that KILL comes before another process can be granted the key. If the lease is stolen, or
-    /// its store is deleted, another process may hold the key already. warn: leasehold only writes a message to stderr.
+    /// its store is deleted, another process may hold the key already. warn: leasehold only writes to stderr.
     #[arg(long, value_enum, value_name = "ACTION", default_value = "kill")]
     pub(crate) on_loss: OnLoss,
     /// How long the lease lasts without renewal
@@ -98,7 +98,7 @@ pub(crate) struct Holding {
 pub(crate) enum OnLoss {
     /// End the command
     Kill,
-    /// Write a message to stderr, also shortly before the end of a lease that cannot be renewed
+    /// Write to stderr when the lease is lost, and when it is about to run out because it cannot be renewed
     Warn,
 }
 

@@ -117,7 +117,7 @@ impl Job {
                 Event::Signal(Signal::SIGCHLD) => {}
                 Event::Signal(signal) => supervisor.pass_on(signal),
                 Event::Danger(how) => {
-                    supervisor.face(how);
+                    supervisor.respond_to(how);
                     if self.rules.on_loss == OnLoss::Warn && !matches!(how, Danger::Lost(_)) {
                         danger.set(self.watch(guard, Some(how)).fuse());
                     }
@@ -131,7 +131,7 @@ impl Job {
         }
     }
 
-    /// Waits for what happens to the lease next, after this.
+    /// Waits for the next change of the lease, given the last one.
     async fn watch(&self, guard: &LeaseGuard, after: Option<Danger>) -> Danger {
         match after {
             Some(Danger::Late(_)) => hold::outcome(guard, &self.rules).await,
@@ -328,8 +328,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The lease is lost, or about to be: ends the command, or warns.
-    fn face(&mut self, danger: Danger) {
+    /// Ends the command, or warns. Says so if the store has confirmed the lease.
+    fn respond_to(&mut self, danger: Danger) {
         let key = &self.job.key;
         let (what, goes_on, grace) = match danger {
             Danger::Lost(reason) => {
@@ -344,13 +344,14 @@ impl<'a> Supervisor<'a> {
             Danger::Late(left) => {
                 let why = self.last_error.or("its store does not answer in time");
                 let what = format!("the lease of {key:?} cannot be renewed: {why}");
-                let goes_on = format!("goes on; in {:.1} s another process may be granted the key", left.as_secs_f64());
+                let left_s = left.as_secs_f64();
+                let goes_on = format!(
+                    "goes on; the lease runs out in {left_s:.1} s, and soon after, another process may be granted the key"
+                );
                 (what, goes_on, left.min(self.job.rules.grace))
             }
             Danger::Over => {
-                return tell(&format!(
-                    "the lease of {key:?} is confirmed again, and no other process was granted the key"
-                ));
+                return tell(&format!("the store has confirmed the lease of {key:?} again: it was never lost"));
             }
         };
         if self.job.rules.on_loss == OnLoss::Warn {

@@ -340,8 +340,8 @@ export interface AttachOptions {
    * long as its lease, as with any other dead holder.
    *
    * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
-   * context has a Web Lock, so that a reload has time to take over, else at that context's next heartbeat.
-   * {@link LeaseManager.tryAcquire} does not wait for that heartbeat: it resolves with `null`. Leave `instance`
+   * context has a Web Lock, so that a reload has time to take over, else once this context has seen a heartbeat of that one,
+   * which takes up to two heartbeats. {@link LeaseManager.tryAcquire} does not wait for that: it resolves with `null`. Leave `instance`
    * out in tabs: a user can duplicate a tab, and both would have the same name.
    */
   instance?: string | undefined;

@@ -65,7 +65,7 @@ pub enum FenceRefusal {
     /// The lease was exclusive when the fence began, and others may share it by now.
     Downgraded,
     /// The lease was upgraded, or may have been, since the fence began, so the ticket does not know the grant.
-    Outgrown,
+    Upgraded,
 }
 
 impl Machine {
@@ -133,10 +133,11 @@ impl Machine {
         if left_ms > belief_ms(lease_ms) { lease_for_belief_ms(left_ms) } else { lease_ms }
     }
 
-    /// Whether a transaction that found this may commit: if the record has the grant, and the guard still has it, too.
+    /// Whether a transaction that found this may commit: if the record has the grant, the guard still has it, too, and the grant is still
+    /// exclusive if it was when the fence began.
     ///
     /// # Errors
-    /// Why it must not.
+    /// Why it must not commit.
     // Protocol: docs/protocol.md#s7, #s.
     pub fn judge_fence(
         &self,
@@ -160,7 +161,7 @@ impl Machine {
                 FenceRefusal::Lost(outcome.loss(ticket.token, valid))
             }
         };
-        Err(if held.is_some_and(|held| ticket.is_outgrown_by(held)) { FenceRefusal::Outgrown } else { refusal })
+        Err(if held.is_some_and(|held| ticket.is_outgrown_by(held)) { FenceRefusal::Upgraded } else { refusal })
     }
 
     /// A user's transaction was judged, or committed. If it did not find the grant, this is a hint that the lease is gone. If it carried a

@@ -404,7 +404,7 @@ impl Machine {
         if let Some(turn) = operation.turn {
             let reason = match stolen {
                 true => LostReason::Stolen,
-                // The next store may have granted the key since, with larger tokens.
+                // The store made after the wipe may have granted the key with larger tokens, so tokens tell nothing.
                 false if self.session.was_wiped() => LostReason::StoreCleared,
                 // It is no longer known whether the context still considered the lease valid.
                 false => outcome.loss(token, false),

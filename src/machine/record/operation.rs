@@ -87,7 +87,7 @@ pub enum Action {
         request: RequestId,
         /// The request that is upgrading the grant. If it was granted meanwhile, its grant counts, too.
         upgrade: Option<RequestId>,
-        /// How the guard held the key when the fence began. If it held it exclusively, the grant must still be exclusive.
+        /// How the guard held the key when the fence began. If exclusively, the grant must still be exclusive.
         mode: Mode,
     },
 }
@@ -376,7 +376,8 @@ pub enum Outcome {
     NoSession,
     /// `Acquire`: the key has used up its tokens.
     Exhausted,
-    /// `Downgrade`: others may share the key. `Fence`: they may share by now what was exclusive when the fence began.
+    /// `Downgrade`: others may share the key. `Fence`: the grant was exclusive when the fence began, and no longer
+    /// is.
     Downgraded,
     /// `Release`: the lease was released.
     Released,

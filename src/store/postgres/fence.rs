@@ -97,7 +97,7 @@ async fn judge(fence: &dyn Fence, carrier: &mut dyn Carrier, bolt: Option<Bolt>)
 }
 
 const ELSEWHERE: &str = "the lease is not kept in the database of this transaction; begin the transaction in the database that the \
-    lease's PostgresStore is connected to, by the same server and port; fence a lease of another kind of store in that store";
+    lease's PostgresStore is connected to, by the same server and port; if the lease is in another kind of store, fence a transaction of that store";
 const READ_ONLY: &str =
     "the transaction is read-only, so there is nothing to fence; begin it with read_only(false), on the primary";
 const OVER: &str = "the transaction is over, so nothing would keep the lease until you write; call fence before COMMIT or ROLLBACK, and \

@@ -71,7 +71,7 @@ const PREFIX: &str = "leasehold";
 ///   4 KiB or the store is in a cluster.
 /// * The rows are the fields of one hash, `{leasehold}:rows`. A sorted set, `{leasehold}:sessions`, has the ids of the sessions. Neither
 ///   has a time to live; nothing may delete or evict them. A server that may evict any key (`maxmemory-policy allkeys-…`) is refused,
-///   and so are a read replica and a server that would write as one (`replica-read-only no`).
+///   and so are a read replica, and a server that would accept writes as a replica (`replica-read-only no`).
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
 /// * In a cluster the whole store is in one slot, because all its names have the prefix in braces, which is their hash tag. The prefix

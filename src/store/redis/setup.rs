@@ -14,8 +14,8 @@ use crate::machine::{Records, Row, StoreError, StoreErrorKind, StoreId};
 use crate::store::Durability;
 
 /// Logged if the server does not show its settings.
-const UNCHECKED: &str = "Redis does not tell its maxmemory-policy, so nobody has checked whether it would evict leases, and the store counts \
-    as Ephemeral; grant its user CONFIG|GET";
+const UNCHECKED: &str = "Redis does not tell maxmemory-policy and replica-read-only, so nobody has checked whether it would evict leases, or go on \
+    writing as a replica, and the store counts as Ephemeral; grant its user CONFIG|GET";
 /// Logged once if the user may not subscribe. Since version 7, Redis gives a new user access to no channels. Waiters are still granted
 /// their leases, only later.
 const DEAF: &str = "the Redis user may not subscribe, so no messages arrive, and a lease is granted up to a heartbeat late; grant the user \
@@ -77,7 +77,7 @@ fn of_role(link: &Link) -> StoreError {
     failure::unsupported(format!("{told}; connect to its master"))
 }
 
-/// Refuses a server that may evict any key, or would go on writing as a replica. Returns whether the server told its eviction policy.
+/// Refuses a server that may evict any key, or would accept writes as a replica. Returns whether the server told its eviction policy.
 ///
 /// # Errors
 /// [`StoreError`] that names the remedy, if the server is refused or did not answer.

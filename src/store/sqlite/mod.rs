@@ -46,9 +46,9 @@ use worker::{Job, Worker};
 ///   (`<file>-wal`) or the log's index (`<file>-shm`) is deleted or replaced. They are notified within three seconds. Until then, another
 ///   process may hold the same keys, in the new file or through a new log, **and with a new log or index, fenced writes of both may
 ///   commit**. So move, replace or delete these files, their directory or a link to them only while no process has the file open.
-/// * **Open the file by SQLite alone, and by one copy of it.** If the process has another copy of SQLite (a host such as Python brings one),
-///   use the feature `store-sqlite-unbundled` with that one. A process that has the file open must not also read or copy it by `std::fs::copy`, `File::open` or the
-///   like: as soon as the process closes that descriptor, it loses [all of SQLite's locks on the
+/// * **Open the file by SQLite alone, and by one copy of SQLite.** If the process contains another copy (as Python does), build with
+///   `store-sqlite-unbundled` against that copy. A process that has the file open must not also read or copy it by `std::fs::copy`,
+///   `File::open` or the like: as soon as the process closes that descriptor, it loses [all of SQLite's locks on the
 ///   file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_). Another program may then
 ///   delete the log, or write in the middle of a transaction. For a copy, use `VACUUM INTO` or SQLite's backup.
 ///

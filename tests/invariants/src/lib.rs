@@ -1,6 +1,5 @@
-//! What holds of every record between two transactions, whatever happened before, and of every request for several keys. The model, the
-//! histories and the properties judge by these functions. Each of them says by itself what a *change* may do, because each sees changes
-//! from another side: as states, as commits, or as single operations.
+//! The invariants of every record between two transactions, and of every request for several keys. What a *change* may do is not here: the
+//! model, the histories and the properties each judge that themselves, because they see states, commits and single operations.
 
 mod record;
 mod several;
@@ -10,12 +9,12 @@ pub use several::Several;
 
 use leasehold::machine::{Action, Mode, Outcome};
 
-/// Whether two may hold a key together: the rule, written down anew.
+/// Whether two may hold a key together: the rule, restated independently of the crate.
 pub const fn fit(one: Mode, other: Mode) -> bool {
     matches!((one, other), (Mode::Shared, Mode::Shared))
 }
 
-/// Whether an operation with this answer has looked at the records only, and has not even removed what ended sessions left there.
+/// Whether an operation with this answer only read the records: it did not even remove what ended sessions left there.
 pub const fn only_looks(action: &Action, outcome: &Outcome) -> bool {
     match action {
         Action::Inspect | Action::Fence { .. } => true,

@@ -10,28 +10,28 @@ use crate::fit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsound {
     /// Two grants exclude each other (I5).
-    GrantsExclude,
+    ConflictingGrants,
     /// A request has two entries (I8).
     RequestTwice,
-    /// A later place stands ahead of an earlier one.
+    /// A later queue entry stands ahead of an earlier one.
     QueueOutOfOrder,
-    /// A session has two common places for one mode (rule a).
+    /// A session has two common queue entries for one mode (rule a).
     CommonPlaceTwice,
     /// Two holders upgrade at once.
     TwoUpgrades,
-    /// A grant has tokens beyond the record's last one (I1).
+    /// A grant's tokens, or the last exclusive token, exceed the record's last token (I1).
     TokensBeyondLast,
 }
 
 impl fmt::Display for Unsound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::GrantsExclude => "two grants exclude each other",
+            Self::ConflictingGrants => "two grants exclude each other",
             Self::RequestTwice => "a request has two entries",
             Self::QueueOutOfOrder => "the queue is out of order",
-            Self::CommonPlaceTwice => "a session has two common places for one mode",
+            Self::CommonPlaceTwice => "a session has two common queue entries for one mode",
             Self::TwoUpgrades => "two holders upgrade at once",
-            Self::TokensBeyondLast => "a grant has tokens beyond the last one",
+            Self::TokensBeyondLast => "a token exceeds the last one",
         })
     }
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Unsound {
 /// Checks what needs no knowledge but the record.
 ///
 /// # Errors
-/// What is wrong with it first.
+/// The first rule that it breaks.
 pub fn check(record: &Record) -> Result<(), Unsound> {
     let Record { grants, queue, last_token, last_exclusive, .. } = record;
     let fits = |(at, grant): (usize, &leasehold::machine::Grant)| {
@@ -50,7 +50,7 @@ pub fn check(record: &Record) -> Result<(), Unsound> {
     let common = queue.iter().filter(|waiter| !waiter.alone && waiter.upgrades.is_none());
     let bound = grants.iter().map(|grant| grant.block.last).chain([*last_exclusive]);
     let rules = [
-        (grants.iter().enumerate().all(fits), Unsound::GrantsExclude),
+        (grants.iter().enumerate().all(fits), Unsound::ConflictingGrants),
         (differ(granted.chain(places)), Unsound::RequestTwice),
         (queue.windows(2).all(|pair| rank(&pair[0]) < rank(&pair[1])), Unsound::QueueOutOfOrder),
         (differ(common.map(|waiter| (waiter.holder, waiter.mode))), Unsound::CommonPlaceTwice),
@@ -65,12 +65,13 @@ fn differ<T: Ord>(mut items: impl Iterator<Item = T>) -> bool {
     items.all(|item| seen.insert(item))
 }
 
-/// Where a place belongs in the queue: upgrades first, then by priority, then by age.
+/// Where a queue entry belongs: upgrades first, then by priority, then by age.
 pub fn rank(waiter: &Waiter) -> (bool, i64, u64) {
     (waiter.upgrades.is_none(), -i64::from(waiter.priority), waiter.ticket)
 }
 
-/// Rule f: whether the head of the queue, if there is one, has to wait for a grant, or for tokens. An upgrade has something to give.
+/// Rule f: whether the head of the queue, if there is one, waits for a conflicting grant to end, or for tokens. An upgrade at the head must
+/// still have the grant that it upgrades.
 pub fn head_waits(record: &Record, wall_ms: u64) -> bool {
     let Some(head) = record.queue.first() else { return true };
     let is_own =
@@ -86,7 +87,7 @@ pub fn ended_are_gone(record: &Record, has_ended: impl Fn(SessionId) -> bool) ->
     !record.grants.iter().map(|grant| grant.holder).chain(head).any(has_ended)
 }
 
-/// Rule r: whether no block of tokens is left, `max(last + 1, min(now, 2^42) << 10)` and the rest of it below 2^53.
+/// Rule r: whether no full block of tokens is left below 2^53. The next one would begin at `max(last + 1, min(now, 2^42) << 10)`.
 pub fn is_exhausted(last: Token, wall_ms: u64) -> bool {
     let first = (u128::from(last.as_u64()) + 1).max(u128::from(wall_ms.min(1 << 42)) << 10);
     first + u128::from(BLOCK) > 1 << 53

@@ -26,19 +26,24 @@ impl Several {
         record: impl Fn(&Key) -> Option<&'a Record>,
     ) -> Result<(), String> {
         let (Some(asks), Some(answer)) = (asked(batch), reply.answers.last()) else { return Ok(()) };
-        let has = has(batch.session, asks, record);
-        let all = matches!(answer.outcome, Outcome::GrantedAll(_));
-        if all && has.len() != asks.len() {
-            return Err(format!("{} of {} keys for {:?}", has.len(), asks.len(), answer.outcome));
+        if let Outcome::GrantedAll(told) = &answer.outcome {
+            let granted = |(key, ask): &&(Key, Acquire)| {
+                record(key).is_some_and(|record| has_grant(record, batch.session, ask.request))
+            };
+            let granted = asks.iter().filter(granted).count();
+            return match (granted, told.len()) == (asks.len(), asks.len()) {
+                true => Ok(()),
+                false => Err(format!("{granted} of {} keys for {:?}", asks.len(), answer.outcome)),
+            };
         }
-        match has.iter().find(|one| !all && !self.had.contains(one)) {
-            Some((key, request)) => Err(format!("{key} is held by {request:?} after {:?}", answer.outcome)),
+        match has(batch.session, asks, record).iter().find(|one| !self.had.contains(one)) {
+            Some((key, request)) => Err(format!("{key} has {request:?} after {:?}", answer.outcome)),
             None => Ok(()),
         }
     }
 }
 
-/// What came after it in the same transaction may have changed what it did: only the last operation counts.
+/// Only the last operation counts: a later one could have changed its result.
 fn asked(batch: &Batch) -> Option<&[(Key, Acquire)]> {
     match &batch.operations.last()?.action {
         Action::AcquireAll(asks) => Some(asks),
@@ -46,18 +51,21 @@ fn asked(batch: &Batch) -> Option<&[(Key, Acquire)]> {
     }
 }
 
-/// What stands under the requests: grants and places.
+/// The requests that have a grant or a queue entry.
 fn has<'a>(
     session: SessionId,
     asks: &[(Key, Acquire)],
     record: impl Fn(&Key) -> Option<&'a Record>,
 ) -> Vec<(Key, RequestId)> {
     let named = asks.iter().filter(|(key, ask)| {
-        let own = |holder, request| (holder, request) == (session, ask.request);
-        record(key).is_some_and(|record| {
-            record.grants.iter().any(|grant| own(grant.holder, grant.request))
-                || record.queue.iter().any(|waiter| own(waiter.holder, waiter.request))
-        })
+        let queues = |record: &Record| {
+            record.queue.iter().any(|waiter| (waiter.holder, waiter.request) == (session, ask.request))
+        };
+        record(key).is_some_and(|record| has_grant(record, session, ask.request) || queues(record))
     });
     named.map(|(key, ask)| (key.clone(), ask.request)).collect()
+}
+
+fn has_grant(record: &Record, session: SessionId, request: RequestId) -> bool {
+    record.grants.iter().any(|grant| (grant.holder, grant.request) == (session, request))
 }

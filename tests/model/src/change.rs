@@ -11,7 +11,7 @@ pub(crate) struct Change<'a> {
     pub(crate) deal: Deal,
     /// Whether it was refused because its session has ended, or because it comes late.
     pub(crate) refused: bool,
-    /// Whether it has not even removed what ended sessions left.
+    /// Whether it only read the record: it did not even remove what ended sessions left.
     pub(crate) only_looked: bool,
     pub(crate) before: &'a RecordView,
     pub(crate) after: &'a RecordView,

@@ -243,8 +243,7 @@ impl Ledger {
         self.history.iter().rposition(|grant| (grant.who, grant.key) == (who, key) && covers(grant))
     }
 
-    /// The grant for which the fence lets an effect with this ticket through, if it does: by then it may be the one that the ticket's grant
-    /// was upgraded to.
+    /// The grant under which the fence lets this ticket's write commit, if any: the ticket's own, or the one that it was upgraded to.
     pub fn lets_through(&self, ticket: &Ticket) -> Option<usize> {
         let named = port::passes(&self.records, ticket)?;
         self.history.iter().rposition(|grant| grant.is_same(&named))

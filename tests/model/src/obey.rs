@@ -118,7 +118,7 @@ impl World {
             guard.grant = grant;
             guard.mode == Mode::Exclusive
         });
-        // The fence of a shared grant may let a write pass under what that grant grew into.
+        // The fence of a shared grant may let a write pass under the grant that it was upgraded to.
         let ledger = &state.ledger;
         let is_of = |write: &Write| {
             grant.is_some_and(|grant| write.grant == grant || ledger.grown.contains(&(write.grant, grant)))

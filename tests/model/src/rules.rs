@@ -104,7 +104,7 @@ impl Rule {
             Self::LossIsFinal => "I6: loss is told once and is final",
             Self::ReleaseIsNoLoss => "I6: a release reports no loss that did not happen",
             Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
-            Self::RecordIsSound => "I5, I8: grants in the record fit each other, and its entries are in order",
+            Self::RecordIsSound => "I1, I5, I8, a: the record is sound",
             Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",
             Self::WaiterIsAwake => "the queue loses nobody alive",
             Self::BatchIsItsParts => "a batch does what its operations do",

@@ -226,9 +226,9 @@ fn who_releases_while_the_context_finds_out_that_the_store_was_wiped_is_told_so(
     assert!(outputs.contains(&Output::Event(told)), "{outputs:?}");
 }
 
-/// The next store may have granted the key meanwhile, with larger tokens.
+/// The store made after the wipe may have granted the key meanwhile, with larger tokens.
 #[test]
-fn whose_release_finds_that_the_store_was_wiped_is_told_so() {
+fn a_release_that_finds_the_store_wiped_reports_it() {
     for last_token in [0, 10_000] {
         let mut script = asks_beside_another_lease();
         script.answer([granted(64)]);

@@ -283,7 +283,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "S16",
         "a release that finds the store wiped is told an expiry if the key was granted there since",
-        Rule("doubt::whose_release_finds_that_the_store_was_wiped"),
+        Rule("doubt::a_release_that_finds_the_store_wiped"),
         &[edit(
             "src/machine/context/reply.rs",
             "false if self.session.was_wiped() =>",
