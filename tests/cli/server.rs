@@ -233,7 +233,7 @@ fn warn_tells_of_a_late_lease_before_a_rival_is_granted_the_key(place: &Place) {
     holder.signal(Signal::SIGTERM);
     let (code, err) = holder.end();
     assert!(
-        code == 9 && err.contains("it had run out, so another process may have been granted the key"),
+        code == 9 && err.contains("it may have run out, so another process may have been granted the key"),
         "{code}: {err}"
     );
 }

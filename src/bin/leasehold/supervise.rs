@@ -344,10 +344,14 @@ impl<'a> Supervisor<'a> {
             Danger::Late(left) => {
                 let why = self.last_error.or("its store does not answer in time");
                 let what = format!("the lease of {key:?} cannot be renewed: {why}");
-                let left_s = left.as_secs_f64();
-                let goes_on = format!(
-                    "goes on; the lease runs out in {left_s:.1} s, and soon after, another process may be granted the key"
-                );
+                let goes_on = if left.is_zero() {
+                    "goes on, and another process may have been granted the key".into()
+                } else {
+                    let left_s = left.as_secs_f64();
+                    format!(
+                        "goes on; the lease runs out in {left_s:.1} s, and soon after, another process may be granted the key"
+                    )
+                };
                 (what, goes_on, left.min(self.job.rules.grace))
             }
             Danger::Over => {

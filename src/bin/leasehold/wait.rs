@@ -8,7 +8,7 @@ use leasehold::{
     machine::SessionId,
 };
 use nix::sys::signal::Signal;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::codes::{Exit, Failure};
 use super::life::{Eyes, Heartbeats};
@@ -247,7 +247,7 @@ pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
 
 /// Releases, and says whether the lease was held to the end. What goes wrong is told.
 pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
-    let was_valid = guard.is_valid();
+    let valid_until = Instant::now() + guard.remaining();
     let mut released = pin!(timeout(RELEASE, guard.release()));
     let answer = match select(released.as_mut(), pin!(signals.end())).await {
         Either::Left((answer, _)) => Ok(answer),
@@ -264,10 +264,11 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
         Ok(Err(_)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
         Err(signal) => format!("{signal} came before the store answered"),
     };
-    let others = if was_valid {
+    // It may have run out while the store was silent.
+    let others = if Instant::now() < valid_until {
         "it is free once others see that this process has ended"
     } else {
-        "it had run out, so another process may have been granted the key meanwhile"
+        "it may have run out, so another process may have been granted the key meanwhile"
     };
     tell(&format!("the lease of {:?} could not be released: {sentence}; {others}", guard.key()));
     true

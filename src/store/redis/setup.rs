@@ -1,6 +1,6 @@
 //! The checks of a server to which a store connects: one that would lose leases is refused before it keeps any.
 
-use std::{collections::HashMap, format, string::String, vec::Vec};
+use std::{format, string::String, vec::Vec};
 
 use redis::{Value, cmd};
 use tracing::warn;
@@ -82,14 +82,10 @@ fn of_role(link: &Link) -> StoreError {
 /// # Errors
 /// [`StoreError`] that names the remedy, if the server is refused or did not answer.
 pub(super) async fn check_settings(node: &mut Node) -> Result<bool, StoreError> {
-    let asked = cmd("CONFIG").arg("GET").arg("maxmemory-policy").arg("replica-read-only").clone();
-    let settings: HashMap<String, String> = match node.ask(&asked).await? {
-        Ok(value) => redis::from_redis_value(value).unwrap_or_default(),
-        Err(refusal) if is_withheld(&refusal) => HashMap::new(),
-        Err(refusal) => return Err(failure::of_refusal(&node.address, &refusal, Stage::Reading)),
-    };
-    let setting = |name: &str| settings.get(name).map(String::as_str);
-    let why = match (setting("maxmemory-policy"), setting("replica-read-only")) {
+    // One by one, because before version 7 `CONFIG GET` took one name only.
+    let policy = setting_of(node, "maxmemory-policy").await?;
+    let read_only = setting_of(node, "replica-read-only").await?;
+    let why = match (policy.as_deref(), read_only.as_deref()) {
         (Some(policy), _) if policy.starts_with("allkeys-") => format!(
             "evicts any key when its memory is full (maxmemory-policy {policy}), and so would forget leases that are held; set \
              maxmemory-policy noeviction"
@@ -100,6 +96,14 @@ pub(super) async fn check_settings(node: &mut Node) -> Result<bool, StoreError> 
         (policy, _) => return Ok(policy.is_some()),
     };
     Err(failure::unsupported(format!("Redis at {} {why}", node.address)))
+}
+
+async fn setting_of(node: &mut Node, name: &str) -> Result<Option<String>, StoreError> {
+    match node.ask(cmd("CONFIG").arg("GET").arg(name)).await? {
+        Ok(value) => Ok(setting_in(value)),
+        Err(refusal) if is_withheld(&refusal) => Ok(None),
+        Err(refusal) => Err(failure::of_refusal(&node.address, &refusal, Stage::Reading)),
+    }
 }
 
 pub(super) fn warn_of_silence(address: &str) {
