@@ -45,7 +45,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             TRANSITION,
             "        if let Some(refusal) = self.comes_too_late(ask) {\n            return refusal;",
             "        if self.sessions.own(self.holder).is_none() {
-            self.sessions.open(self.holder, Session { beat: 1, lease_ms: 20_000, ..Session::default() });
+            let row = super::session::Session { beat: 1, lease_ms: 20_000, ..Default::default() };
+            self.sessions.open(self.holder, row);
         }
         if let Some(refusal) = self.comes_too_late(ask) {
             return refusal;",
