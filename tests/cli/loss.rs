@@ -225,6 +225,23 @@ fn warn_tells_of_a_late_lease_and_of_its_outcome() {
     assert_eq!(running.end().0, 6);
 }
 
+/// It was stopped past its lease, and when it goes on, the store cannot tell it what happened.
+#[test]
+fn warn_does_not_belittle_a_lease_that_has_run_out() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--on-loss", "warn", "--lease", "1"], NAPS);
+    scratch.stop(&running);
+    let rival = scratch.done(&["run", "-q", "-w", "20", "--lease", "1", "k", "echo", "granted"]);
+    assert_eq!((rival.code, &*rival.out), (0, "granted\n"), "{rival:?}");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    running.signal(Signal::SIGCONT);
+    running.until_err("the command goes on, and another process may have been granted the key");
+    drop(busy);
+    running.until_err("is lost: ");
+}
+
 /// A leasehold that is stopped cannot end anything: it does so when it goes on.
 #[test]
 fn a_leasehold_that_was_stopped_past_its_lease_ends_the_command() {

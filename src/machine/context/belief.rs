@@ -131,9 +131,6 @@ impl Machine {
     /// of a grant.
     // Protocol: docs/protocol.md#s10.
     pub(super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
-        if reason == LostReason::StoreCleared {
-            self.session.note_wipe();
-        }
         self.end_session_by(transaction, now);
         self.lose_all(reason, now);
     }

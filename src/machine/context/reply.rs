@@ -70,6 +70,7 @@ impl Machine {
     fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) {
         let known = self.store.replace(store);
         if known.is_some_and(|known| known != store) && self.session.is_open() && !transaction.opens {
+            self.session.note_wipe();
             self.lose_session_by(transaction.sent.transaction, LostReason::StoreCleared, now);
         }
     }

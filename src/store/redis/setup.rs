@@ -99,11 +99,8 @@ pub(super) async fn check_settings(node: &mut Node) -> Result<bool, StoreError> 
 }
 
 async fn setting_of(node: &mut Node, name: &str) -> Result<Option<String>, StoreError> {
-    match node.ask(cmd("CONFIG").arg("GET").arg(name)).await? {
-        Ok(value) => Ok(setting_in(value)),
-        Err(refusal) if is_withheld(&refusal) => Ok(None),
-        Err(refusal) => Err(failure::of_refusal(&node.address, &refusal, Stage::Reading)),
-    }
+    let answer = node.ask(cmd("CONFIG").arg("GET").arg(name)).await?;
+    setting_in(answer).map_err(|refusal| failure::of_refusal(&node.address, &refusal, Stage::Reading))
 }
 
 pub(super) fn warn_of_silence(address: &str) {
@@ -119,16 +116,17 @@ async fn durability(link: &Link) -> Result<Durability, StoreError> {
 
 /// A setting of the server; `None` where the server does not tell.
 async fn setting(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
-    match link.ask(cmd("CONFIG").arg("GET").arg(name), Stage::Reading).await? {
-        Ok(value) => Ok(setting_in(value)),
-        Err(refusal) if is_withheld(&refusal) => Ok(None),
-        Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
-    }
+    let answer = link.ask(cmd("CONFIG").arg("GET").arg(name), Stage::Reading).await?;
+    setting_in(answer).map_err(|refusal| link.refused(&refusal, Stage::Reading))
 }
 
-/// The value in an answer that consists of a setting's name and its value.
-fn setting_in(answer: Value) -> Option<String> {
-    redis::from_redis_value::<Vec<String>>(answer).ok()?.into_iter().nth(1)
+/// The value in an answer that consists of a setting's name and its value; `None` where the server withholds it.
+fn setting_in(answer: Result<Value, redis::RedisError>) -> Result<Option<String>, redis::RedisError> {
+    match answer {
+        Ok(value) => Ok(redis::from_redis_value::<Vec<String>>(value).ok().and_then(|pair| pair.into_iter().nth(1))),
+        Err(refusal) if is_withheld(&refusal) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// Hosted servers often withhold their settings: by access rights, or by leaving out the command.

@@ -2,6 +2,8 @@
 //! model, the histories and the properties each judge that themselves, because they see states, commits and single operations.
 
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod several;
 
 pub use record::{Unsound, check, ended_are_gone, head_waits, is_exhausted, rank};
