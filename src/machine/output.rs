@@ -47,7 +47,7 @@ pub enum Command {
         /// What to apply.
         batch: Batch,
     },
-    /// Delete the row of this session at once, without waiting for anything.
+    /// Delete the row of this session, which is dead. Nothing waits for an answer.
     Abandon(SessionId),
     /// Send this message to the other contexts.
     Send(Message),

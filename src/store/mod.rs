@@ -162,13 +162,14 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
     }
 
-    /// Whether it can [abandon](Self::abandon) a session.
+    /// Whether [`abandon`](Self::abandon) deletes the row of a session although the platform stops this context right after the call.
     fn abandons(&self) -> bool {
         false
     }
 
-    /// Deletes the row of a session whose context the platform is about to stop, at once: without reading, without waiting, and without
-    /// reporting the outcome.
+    /// Deletes the row of a session that has ended for this context, without reading and without reporting the outcome. It is called when
+    /// the platform is about to stop a context over a store that [`abandons`](Self::abandons), and when transactions have failed to delete
+    /// the row. If it does nothing, the session ends by its silence.
     fn abandon(&self, _session: SessionId) {}
 
     /// The signals that come with this store, for one context: its messages, and its beacons. A manager calls this once, and uses them

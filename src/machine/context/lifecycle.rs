@@ -84,8 +84,9 @@ impl Machine {
         if self.life.is_over() {
             return;
         }
-        // Twice the limit: an operation in flight, then the releases.
-        self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
+        // Twice the limit: an operation in flight, then the releases. A little of it is left for the store's own end.
+        let limit = self.config.store_timeout_ms;
+        self.life = Life::Closing { until: now.plus(limit * 2 - limit / 4) };
         for slot in &self.cohorts.slots() {
             let Some(cohort) = self.cohorts.change(slot) else {
                 debug_assert!(false, "{STAYS}");
@@ -247,11 +248,13 @@ impl Machine {
         }
     }
 
-    /// Ends a close whose store does not answer in time. The leases expire by themselves.
+    /// Ends a close whose store does not answer in time. A store that cannot delete a row without an answer leaves the leases to expire.
     pub(super) fn force_closed(&mut self, now: Monotonic) {
         if matches!(self.life, Life::Closing { until } if until <= now) {
+            let unended = self.unended();
             self.drop_all("the store did not answer before the lease manager closed", now);
             self.session.forget_stale();
+            self.abandon(&unended);
             self.fall();
         }
     }

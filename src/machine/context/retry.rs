@@ -9,7 +9,7 @@ use super::{
     cohorts::STAYS,
     failure::{Applied, KEYS_MAY_BE_LOCKED, StoreError, StoreErrorKind},
     input::Slot,
-    output::Refusal,
+    output::{Command, Refusal},
     pending::{Company, PendingOperation, Transaction},
     record::{Action, Ending},
     store_queue::is_ask_for,
@@ -162,14 +162,38 @@ impl Machine {
     }
 
     /// Sessions that could not be ended are ended later: by each further opening, which would otherwise wait behind them, and by a few
-    /// other attempts. After that, they end by their silence.
+    /// other attempts. Whoever makes no attempt any more, or is suspended, asks for a blind delete.
     fn end_stale_later(&mut self, opens: bool, endings: &[Ending], error: &StoreError, now: Monotonic) {
         let failures = self.session.note_stale_failure();
-        if error.retry && (opens || failures < ATTEMPTS) {
+        let tries_again = error.retry && (opens || failures < ATTEMPTS);
+        if tries_again {
             let delay_ms = self.backoff_ms(failures);
             self.session.end_later(endings, now.plus(delay_ms));
         } else {
             self.session.forget_stale_failures();
+        }
+        if !tries_again || self.life.is_suspended() {
+            self.abandon(endings);
+        }
+    }
+
+    /// What the context has not ended yet, including what a transaction in flight is to end.
+    pub(super) fn unended(&self) -> Vec<Ending> {
+        if !KEYS_MAY_BE_LOCKED {
+            return Vec::new();
+        }
+        let in_flight = self.store_queue.in_flight().map(|transaction| transaction.endings(self.session.id()));
+        self.session.unended().chain(in_flight.into_iter().flatten()).collect()
+    }
+
+    /// Has the store delete the rows of this context's own sessions among these, without an answer: somebody may keep them locked.
+    // Protocol: docs/protocol.md#s10.
+    pub(super) fn abandon(&mut self, endings: &[Ending]) {
+        if !KEYS_MAY_BE_LOCKED {
+            return;
+        }
+        for ending in endings.iter().filter(|ending| ending.beat.is_none()) {
+            self.emit(Command::Abandon(ending.session));
         }
     }
 

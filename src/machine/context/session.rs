@@ -381,9 +381,15 @@ impl OwnSession {
         }
     }
 
-    /// Gives up ending stale sessions. They end by their silence.
+    /// Gives up ending stale sessions by a transaction.
     pub(super) fn forget_stale(&mut self) {
         self.stale.clear();
+    }
+
+    /// The sessions whose rows are still there, or may be. The present one is the last.
+    pub(super) fn unended(&self) -> impl Iterator<Item = Ending> {
+        let sessions = self.stale.iter().copied().chain(self.is_open.then_some(self.id));
+        sessions.map(|session| Ending { session, beat: None })
     }
 
     /// When the stale sessions are ended, if no other transaction ends them earlier.

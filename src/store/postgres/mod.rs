@@ -6,6 +6,7 @@ mod drivers;
 mod failure;
 mod fence;
 mod finishing;
+mod last_word;
 mod lending;
 mod literal;
 mod memory;
@@ -291,11 +292,16 @@ impl Store for PostgresStore {
         Some(Shared::new(PostgresSignals::new(exchange, place, voice.beacons, self.speaking.clone())))
     }
 
+    fn abandon(&self, session: SessionId) {
+        let turn = self.speaking.begin();
+        self.place.runtime.spawn(last_word::say(self.place.clone(), session, turn));
+    }
+
     async fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.place.lending.lender().leave();
         }
-        // A program that ends now would lose its last messages, which report that another context was granted its lease.
+        // A program that ends now would lose its last messages, which report that another context was granted its lease, or delete a row.
         let speaking = self.speaking.clone();
         // If the runtime has ended, the messages have ended with it.
         let _ = inside(&self.place.runtime, async move { speaking.end().await }).await;

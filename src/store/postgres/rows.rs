@@ -186,6 +186,10 @@ impl Names {
         self.write_rows("session", "id", Often::WriteSession, &changed.sessions, round);
     }
 
+    pub(super) fn delete_session(&self, session: SessionId) -> String {
+        format!("DELETE FROM {} WHERE id = {}", self.table("session"), bytes(&bytes_of(session)))
+    }
+
     fn write_rows(&self, table: &str, column: &str, one: Often, rows: &Rows, round: &mut Round) {
         let table = self.table(table);
         if let [(name, written)] = &rows.written[..] {

@@ -3,9 +3,17 @@
 use std::time::Duration;
 
 use leasehold::{LeaseManager, executor::TokioExecutor};
+use tokio::{runtime::Runtime, time::timeout};
 
 use super::{acquire, holder, manager, note, noted, notes};
-use crate::{leases::with_longer_leases, server::on_server, until::until};
+use crate::{
+    leases::with_longer_leases,
+    server::{PATIENCE, Place, on_server},
+    until::until,
+};
+
+/// Longer than any test waits.
+const WHOLE: Duration = Duration::from_secs(300);
 
 /// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
 #[test]
@@ -83,4 +91,52 @@ fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
         let back = watch.query("SELECT FROM fence_ended_session WHERE id = $1", &[&id]).await.unwrap();
         assert!(back.is_empty(), "the session is back");
     });
+}
+
+/// Such a transaction keeps the session's row locked, so nobody can delete it before the commit. By then the manager is closed, and its
+/// runtime has ended.
+#[test]
+fn who_closed_while_a_fence_that_renews_was_open_keeps_nothing_after_the_commit() {
+    on_server("fence_closes", |place| async move {
+        keeps_nothing_after_the_commit(&place, async |leases| leases.close().await).await;
+    });
+}
+
+/// The same for a manager that is suspended. Its process sleeps when the row is free at last.
+#[test]
+fn who_was_suspended_while_a_fence_that_renews_was_open_keeps_nothing_after_the_commit() {
+    on_server("fence_suspends", |place| async move {
+        let watch = place.client().await;
+        keeps_nothing_after_the_commit(&place, async |leases| {
+            leases.suspend();
+            let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%DELETE FROM%fence_suspends_session%' \
+                         AND query LIKE '%lock_timeout = 0%'";
+            until("the server deletes", async || !watch.query(waits, &[]).await.unwrap().is_empty()).await;
+        })
+        .await;
+    });
+}
+
+/// A manager stops during such a transaction, and its runtime ends. Then the transaction is committed.
+async fn keeps_nothing_after_the_commit(place: &Place, stop: impl AsyncFnOnce(&LeaseManager)) {
+    let other = manager(place).await;
+    let mut user = notes(place).await;
+    let mut transaction = user.transaction().await.unwrap();
+    let runtime = Runtime::new().unwrap();
+    let store = runtime
+        .spawn({
+            let place = place.clone();
+            async move { place.store().await }
+        })
+        .await
+        .unwrap();
+    let builder = LeaseManager::builder(store, TokioExecutor::new());
+    let leases = builder.lease(WHOLE).store_timeout(Duration::from_millis(500)).build().unwrap();
+    let guard = acquire(&leases).await;
+    let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+    stop(&leases).await;
+    runtime.shutdown_background();
+    transaction.commit().await.unwrap();
+    fenced.committed();
+    let _guard = timeout(PATIENCE, acquire(&other)).await.expect("the lease goes with the commit");
 }

@@ -6,7 +6,7 @@ use super::{
     BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, heir, is_granted, is_lost, named, said, waiting,
 };
 use crate::machine::{
-    Action, Body, Ending, Event, Input, Key, LostReason, Outcome, Output, Peer, Reply, RequestId, SessionId,
+    Action, Body, Command, Ending, Event, Input, Key, LostReason, Outcome, Output, Peer, Reply, RequestId, SessionId,
     SessionStep, StoreError, StoreId, Token, Turn, TurnId,
 };
 
@@ -351,4 +351,52 @@ fn a_request_that_waited_to_be_sent_when_its_session_was_lost_is_sent_once() {
     let (_, batch) = script.sent();
     let asked: Vec<_> = batch.operations.iter().filter(|operation| operation.key == named("b")).collect();
     assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
+/// The sessions that the store is to delete without an answer.
+fn abandoned(outputs: &[Output]) -> Vec<SessionId> {
+    let session = |output: &Output| match output {
+        Output::Command(Command::Abandon(session)) => Some(*session),
+        _ => None,
+    };
+    outputs.iter().filter_map(session).collect()
+}
+
+/// Somebody's transaction keeps the row locked, say: a delete that waits in the store comes after it.
+#[test]
+fn s10_a_session_that_no_transaction_could_end_is_abandoned() {
+    let mut script = held();
+    let session = script.machine.session();
+    script.input(Input::Close);
+    let mut refused = 0;
+    while script.refuse().is_some() {
+        refused += 1;
+        let closed = script.outputs.contains(&Output::Event(Event::Closed));
+        assert_eq!(abandoned(&script.outputs), [session][..usize::from(closed)]);
+        if closed {
+            return assert!(refused > 1, "it tries again first");
+        }
+        script.until_sent();
+    }
+    panic!("{:?}", script.outputs);
+}
+
+/// The store does not answer the end of the session, or what was under way before it.
+#[test]
+fn s10_who_must_close_before_the_store_answers_abandons_its_session() {
+    for is_under_way in [false, true] {
+        let mut script = held();
+        let (session, since) = (script.machine.session(), script.now_ms);
+        if is_under_way {
+            let slot = script.slot();
+            script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot, span_ms: 0 });
+        }
+        script.input(Input::Close);
+        let mut outputs = Vec::new();
+        while !outputs.contains(&Output::Event(Event::Closed)) {
+            outputs.extend_from_slice(script.tick(10));
+        }
+        assert_eq!(abandoned(&outputs), [session]);
+        assert!(script.now_ms - since < 10_000, "of two store time-outs, the end of the store needs a little");
+    }
 }

@@ -41,7 +41,7 @@ pub(super) struct PostgresSignals {
     speaking: Speaking,
 }
 
-/// How many sessions have a task that speaks for them.
+/// How many tasks speak for the sessions of a handle.
 #[derive(Clone, Debug)]
 pub(super) struct Speaking(Shared<watch::Sender<usize>>);
 
@@ -50,10 +50,10 @@ impl Speaking {
         Self(Shared::new(watch::Sender::new(0)))
     }
 
-    /// Runs a task that speaks.
-    async fn during(self, task: impl Future<Output = ()>) {
-        let _turn = Turn(&self);
-        task.await;
+    /// Counts a task that speaks, before it begins, so that nobody misses it.
+    pub(super) fn begin(&self) -> Turn {
+        self.0.send_modify(|count| *count += 1);
+        Turn(self.clone())
     }
 
     /// Waits until none speaks any more, for a moment at most.
@@ -64,10 +64,10 @@ impl Speaking {
     }
 }
 
-/// A task that speaks, until it ends, or its runtime.
-struct Turn<'a>(&'a Speaking);
+/// The turn of a task that speaks, until the task ends, or its runtime.
+pub(super) struct Turn(Speaking);
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
@@ -122,9 +122,11 @@ impl Signals for PostgresSignals {
         let (events, heard) = unbounded_channel();
         let ear = Ear::new(self.exchange.clone(), self.place.clone(), session, beacon, inbox);
         let (over, watches) = (ear.over.clone(), ear.watches.clone());
-        // Counted before it begins, so that nobody misses it.
-        self.speaking.0.send_modify(|count| *count += 1);
-        self.place.runtime.spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
+        let (turn, life) = (self.speaking.begin(), ear.live(events.clone(), heard));
+        self.place.runtime.spawn(async move {
+            life.await;
+            drop(turn);
+        });
         *self.awake.lock() = Some(Awake { session, events, over, watches });
         beacon
     }

@@ -46,6 +46,7 @@ use super::{
     rows::{Access, Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
 };
+pub(super) use settings::begin_last_word;
 use settings::{begin, yield_soon};
 
 use crate::machine::{Applied, Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};

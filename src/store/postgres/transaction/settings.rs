@@ -29,6 +29,14 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
+/// For a transaction that goes out as one message, whose sender may be gone when the server executes it. It may wait for a lock for as
+/// long as for anything.
+pub(in super::super) fn begin_last_word(limit: Duration, round: &mut Round) {
+    round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    round.add(&format!("SET LOCAL statement_timeout = {}", limit.as_millis()));
+    round.add("SET LOCAL lock_timeout = 0");
+}
+
 /// How long a statement waits for a lock, in ms. A context sends nothing else meanwhile, and somebody's fenced transaction may stay open
 /// for long. If many contexts ask for one key, each gets the lock sooner than that.
 fn lock_limit(limit: Duration) -> i32 {

@@ -147,6 +147,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S10",
+        "a row that no transaction could delete is left to a lease of silence",
+        Rule("sessions::s10_a_session_that_no_transaction"),
+        &[edit(RETRY, "if !tries_again || self.life.is_suspended() {", "if false {")],
+    ),
+    Mutant::new(
+        "S10",
+        "a context that must close leaves its row to a lease of silence",
+        Rule("sessions::s10_who_must_close"),
+        &[edit(LIFE, "            self.abandon(&unended);\n", "            _ = unended;\n")],
+    ),
+    Mutant::new(
+        "S10",
         "the first part of what is divided closes the session",
         Scenario("row_limits::what_is_asked_for"),
         &[edit(SENDING, "if closes && is_last {", "if closes {")],

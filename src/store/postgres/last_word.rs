@@ -1,0 +1,40 @@
+//! The last that a context says of a session, if somebody's transaction kept its row locked while the context closed.
+
+use core::{pin::pin, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{Place, carrier::Round, lending::Errand, signals::Turn, transaction::begin_last_word};
+use crate::executor::Shared;
+use crate::machine::SessionId;
+
+/// How long it waits for a connection. A manager that closes waits for a moment only.
+const CONNECTS: Duration = Duration::from_millis(700);
+/// By then a server that can be reached has received a message.
+const ARRIVES: Duration = Duration::from_millis(200);
+/// How long the server waits for the row. If somebody keeps it locked for longer, the session ends by its silence.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Has the server delete a session's row as soon as nobody keeps it locked, even if this process ends before that: a server executes a
+/// message to its end, whether or not its sender is still there. The turn to speak ends when the message has surely arrived.
+pub(super) async fn say(place: Shared<Place>, session: SessionId, turn: Turn) {
+    // Without a connection, or if the server refuses, the session ends by its silence.
+    let Ok(mut lent) = place.lending.lend(Errand::Any, CONNECTS).await else { return };
+    let mut round = Round::default();
+    begin_last_word(PATIENCE, &mut round);
+    round.add(&place.names.delete_session(session));
+    round.add("COMMIT");
+    let is_done = {
+        let mut answer = pin!(lent.loan.carry(&round));
+        let soon = timeout(ARRIVES, &mut answer).await;
+        drop(turn);
+        match soon {
+            Ok(answered) => answered.is_ok(),
+            // The connection can go back only after the answer.
+            Err(_) => answer.await.is_ok(),
+        }
+    };
+    if is_done {
+        lent.give_back();
+    }
+}
