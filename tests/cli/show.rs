@@ -53,6 +53,25 @@ fn status_shows_who_holds_and_who_waits() {
     assert!(status.contains(&format!("pid {}", waiter.pid())), "{status}");
 }
 
+/// As `git diff --exit-code`: a script need not read the words.
+#[test]
+fn status_says_with_its_exit_code_whether_a_key_is_taken() {
+    let scratch = Scratch::new();
+    let code = |arguments: &[&str]| scratch.done(&[&["status", "--exit-code"], arguments].concat()).code;
+    assert_eq!(code(&["k"]), 0);
+    let holder = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    assert_eq!((code(&["k"]), code(&["--json", "k"]), code(&["other"])), (1, 1, 0));
+    assert_eq!(scratch.done(&["status", "k"]).code, 0, "nobody asked");
+    let waiter = scratch.start(&["run", "-q", "k", "true"]);
+    until_queued(&scratch, 1);
+    waiter.signal(Signal::SIGSTOP);
+    holder.signal(Signal::SIGKILL);
+    wait_until("the mark of the dead", || scratch.done(&["status", "k"]).out.contains("is dead"));
+    assert_eq!(code(&["k"]), 1, "somebody alive waits");
+    waiter.signal(Signal::SIGKILL);
+    wait_until("nobody alive", || code(&["k"]) == 0);
+}
+
 /// The files of the beacons, of whoever left them.
 pub(crate) fn beacons(scratch: &Scratch) -> Vec<PathBuf> {
     let folder = format!("{}-leasehold.d", scratch.file().display());

@@ -99,7 +99,7 @@ test("the error of a silent store names what may block it", async () => {
   await clock.advance(5_000);
   const { error } = await state(looking);
   assert.equal(error?.code, "Store");
-  assert.match(error.message, /did not answer within 5000 ms.* an open transaction may block it; .*`leasehold`, maybe this page's own/);
+  assert.match(error.message, /did not answer within 5000 ms.* an open transaction over the object store `leasehold` may block it, maybe this page's own/);
   store.heal();
   await Promise.all([leases.close(), clock.advance(60_000)]);
 });

@@ -62,36 +62,37 @@ impl Rules {
     }
 }
 
-/// What has happened to the lease.
+/// What has become of a lease.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Danger {
-    /// The lease is lost.
+pub(crate) enum LeaseChange {
+    /// It is lost.
     Lost(LostReason),
-    /// The lease cannot be renewed, and runs out after this span.
+    /// It cannot be renewed, and runs out after this span.
     Late(Duration),
-    /// The store has confirmed a lease that was late.
-    Over,
+    /// It was late, and the store has confirmed it.
+    Confirmed,
 }
 
-/// Waits until the lease is lost, or is late. With `--on-loss kill`, late is early enough for KILL to come before its end.
-pub(crate) async fn danger(guard: &LeaseGuard, rules: &Rules) -> Danger {
-    match select(pin!(guard.lost()), pin!(late(guard, rules))).await {
-        Either::Left((reason, _)) => Danger::Lost(reason),
-        Either::Right((left, _)) => Danger::Late(left),
-    }
-}
-
-/// Waits until a lease that was late is lost, or is no longer late.
-pub(crate) async fn outcome(guard: &LeaseGuard, rules: &Rules) -> Danger {
-    let confirmed = async {
-        while guard.remaining() <= rules.enough() {
-            sleep(rules.probe).await;
+/// Waits for the next change of a lease, given the last one. With `--on-loss kill`, a lease is late early enough for KILL to come before
+/// its end.
+pub(crate) async fn next_change(guard: &LeaseGuard, rules: &Rules, last: Option<LeaseChange>) -> LeaseChange {
+    let change = async {
+        match last {
+            Some(LeaseChange::Late(_)) => confirmed(guard, rules).await,
+            _ => LeaseChange::Late(late(guard, rules).await),
         }
     };
-    match select(pin!(guard.lost()), pin!(confirmed)).await {
-        Either::Left((reason, _)) => Danger::Lost(reason),
-        Either::Right(_) => Danger::Over,
+    match select(pin!(guard.lost()), pin!(change)).await {
+        Either::Left((reason, _)) => LeaseChange::Lost(reason),
+        Either::Right((change, _)) => change,
     }
+}
+
+async fn confirmed(guard: &LeaseGuard, rules: &Rules) -> LeaseChange {
+    while guard.remaining() <= rules.enough() {
+        sleep(rules.probe).await;
+    }
+    LeaseChange::Confirmed
 }
 
 /// Waits until the lease can neither be renewed nor confirmed; how long it has left then.

@@ -29,7 +29,15 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     let status = opened.leases.status(&options.key).await;
     wait::close(&opened.leases).await;
     let (status, eyes) = (status?, &opened.eyes);
-    print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })
+    print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })?;
+    Ok(if options.exit_code && may_be_taken(&status, eyes) { Exit::NOT_ACQUIRED } else { Exit::SUCCESS })
+}
+
+/// Whether anybody holds the key or waits for it who may be alive.
+fn may_be_taken(status: &LeaseStatus, eyes: &Eyes) -> bool {
+    let mut holding = status.holders.iter().map(|holder| eyes.holder(holder));
+    let mut waiting = status.queue.iter().map(|waiter| eyes.waiter(waiter));
+    holding.any(|life| life != Life::Dead) || waiting.any(|life| life != Life::Dead)
 }
 
 /// Opens a store to read it. If nobody can hold a key there, says so and opens an empty one.

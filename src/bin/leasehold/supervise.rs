@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::child::{Change, Child};
 use super::codes::{Exit, Failure, LOST};
-use super::hold::{self, Danger, Rules};
+use super::hold::{self, LeaseChange, Rules};
 use super::job;
 use super::options::OnLoss;
 use super::output::tell;
@@ -63,7 +63,7 @@ pub(crate) enum Ended {
 /// What wakes the supervisor up.
 enum Event {
     Signal(Signal),
-    Danger(Danger),
+    Lease(LeaseChange),
     Time,
 }
 
@@ -108,18 +108,18 @@ impl Job {
         // Before the start, so that no end is missed.
         signals.listen_to_all()?;
         let mut supervisor = Supervisor::start(self, guard, last_error)?;
-        let mut danger = pin!(self.watch(guard, None).fuse());
+        let mut change = pin!(hold::next_change(guard, &self.rules, None).fuse());
         loop {
             if let Some(ended) = supervisor.look() {
                 return Ok(ended);
             }
-            match supervisor.next(signals, danger.as_mut()).await {
+            match supervisor.next(signals, change.as_mut()).await {
                 Event::Signal(Signal::SIGCHLD) => {}
                 Event::Signal(signal) => supervisor.pass_on(signal),
-                Event::Danger(how) => {
-                    supervisor.respond_to(how);
-                    if self.rules.on_loss == OnLoss::Warn && !matches!(how, Danger::Lost(_)) {
-                        danger.set(self.watch(guard, Some(how)).fuse());
+                Event::Lease(what) => {
+                    supervisor.respond_to(what);
+                    if self.rules.on_loss == OnLoss::Warn && !matches!(what, LeaseChange::Lost(_)) {
+                        change.set(hold::next_change(guard, &self.rules, Some(what)).fuse());
                     }
                 }
                 Event::Time => {
@@ -128,14 +128,6 @@ impl Job {
                     supervisor.hang_up_without_shell();
                 }
             }
-        }
-    }
-
-    /// Waits for the next change of the lease, given the last one.
-    async fn watch(&self, guard: &LeaseGuard, after: Option<Danger>) -> Danger {
-        match after {
-            Some(Danger::Late(_)) => hold::outcome(guard, &self.rules).await,
-            _ => hold::danger(guard, &self.rules).await,
         }
     }
 }
@@ -171,16 +163,16 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Waits for whatever comes first.
-    async fn next(&self, signals: &mut Signals, danger: Pin<&mut impl Future<Output = Danger>>) -> Event {
+    async fn next(&self, signals: &mut Signals, change: Pin<&mut impl Future<Output = LeaseChange>>) -> Event {
         let time = pin!(async {
             match self.wake_at() {
                 Some(moment) => sleep_until(moment).await,
                 None => pending().await,
             }
         });
-        match select(pin!(signals.next()), select(danger, time)).await {
+        match select(pin!(signals.next()), select(change, time)).await {
             Either::Left((signal, _)) => Event::Signal(signal),
-            Either::Right((Either::Left((danger, _)), _)) => Event::Danger(danger),
+            Either::Right((Either::Left((change, _)), _)) => Event::Lease(change),
             Either::Right((Either::Right(_), _)) => Event::Time,
         }
     }
@@ -329,10 +321,10 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Ends the command, or warns. Says so if the store has confirmed the lease.
-    fn respond_to(&mut self, danger: Danger) {
+    fn respond_to(&mut self, change: LeaseChange) {
         let key = &self.job.key;
-        let (what, goes_on, grace) = match danger {
-            Danger::Lost(reason) => {
+        let (what, goes_on, grace) = match change {
+            LeaseChange::Lost(reason) => {
                 let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
                 let what = match self.last_error.sentence() {
                     // The last error may say why the store failed for good.
@@ -341,7 +333,7 @@ impl<'a> Supervisor<'a> {
                 };
                 (what, "goes on without it".into(), self.job.rules.grace)
             }
-            Danger::Late(left) => {
+            LeaseChange::Late(left) => {
                 let why = self.last_error.or("its store does not answer in time");
                 let what = format!("the lease of {key:?} cannot be renewed: {why}");
                 let goes_on = if left.is_zero() {
@@ -354,7 +346,7 @@ impl<'a> Supervisor<'a> {
                 };
                 (what, goes_on, left.min(self.job.rules.grace))
             }
-            Danger::Over => {
+            LeaseChange::Confirmed => {
                 return tell(&format!("the store has confirmed the lease of {key:?} again: it was never lost"));
             }
         };

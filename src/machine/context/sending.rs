@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     Machine,
     config::silence_ms,
-    failure::StoreError,
+    failure::{KEYS_MAY_BE_LOCKED, StoreError},
     key::Key,
     last_writer::USED,
     output::Command,
@@ -13,6 +13,13 @@ use super::{
     record::{Action, Batch, SessionStep},
     store_queue::{Load, LoadKind},
     time::Monotonic,
+};
+
+/// The npm package has its store in IndexedDB, where nothing else makes it wait.
+const WHY_SILENT: &str = if KEYS_MAY_BE_LOCKED {
+    "it may be out of reach, or an open transaction may block it"
+} else {
+    "an open transaction over the object store `leasehold` may block it, maybe this page's own"
 };
 
 impl Machine {
@@ -137,8 +144,7 @@ impl Machine {
         if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!(
-                "the store did not answer within {limit_ms} ms, the store time-out; an open transaction may block it; in a \
-                 browser, that is one over the object store `leasehold`, maybe this page's own"
+                "the store did not answer within {limit_ms} ms, the store time-out; {WHY_SILENT}"
             ));
             self.failed(&transaction, &error, now);
             self.transaction_is_over(transaction.sent.transaction, false);
