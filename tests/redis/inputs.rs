@@ -61,6 +61,30 @@ async fn an_address_that_leads_nowhere_is_told() {
     refused("unix:///no/such/socket", &["/no/such/socket"]).await;
 }
 
+/// Between the two commands that create the store's row and read it.
+#[tokio::test]
+async fn a_store_that_is_cleared_while_it_is_opened_is_not_taken_for_one_without_an_id() {
+    let Some(server) = Server::start(&[]) else { return };
+    let clears = async {
+        let mut connection = server.client().get_multiplexed_async_connection().await.unwrap();
+        loop {
+            let _: () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
+        }
+    };
+    let opens = async {
+        loop {
+            if let Err(error) = RedisStore::with_prefix(server.client(), "inputs").await {
+                return error;
+            }
+        }
+    };
+    let told = tokio::time::timeout(BUSY, async {
+        tokio::select! { error = opens => error, () = clears => unreachable!("it goes on") }
+    });
+    let error = told.await.expect("it is cleared in between");
+    assert!(error.message.contains("cleared the store") && error.retry, "{error}");
+}
+
 /// Otherwise the first server would be taken for a part of the password.
 #[tokio::test]
 async fn a_user_that_is_repeated_before_each_server_is_refused() {

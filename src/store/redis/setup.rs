@@ -134,6 +134,8 @@ fn is_withheld(refusal: &redis::RedisError) -> bool {
     matches!(refusal.code(), Some("NOPERM" | "ERR"))
 }
 
+const CLEARED: &str = "somebody cleared the store while it was being opened; open it again";
+
 async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
     let mut records = Records::new();
     records.load_store(None, fresh_id())?;
@@ -145,10 +147,10 @@ async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
     };
     let stored = link.send(cmd("HGET").arg(rows).arg(&name), Stage::Reading).await?;
     let stored: Option<String> = redis::from_redis_value(stored).map_err(|_| failure::of_answer(Stage::Reading))?;
-    if let (None, Some(full)) = (&stored, full) {
-        return Err(full);
-    }
-    records.load_store(stored.as_deref(), StoreId::default())?;
+    let Some(stored) = stored else {
+        return Err(full.unwrap_or_else(|| StoreError::transient(CLEARED)));
+    };
+    records.load_store(Some(&stored), StoreId::default())?;
     Ok(records.store())
 }
 

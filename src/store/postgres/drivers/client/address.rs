@@ -5,7 +5,7 @@ use std::{format, vec::Vec};
 
 use tokio_postgres::{
     Config,
-    config::{SslMode, SslNegotiation},
+    config::{Host, SslMode, SslNegotiation},
 };
 
 use super::{super::super::options::invalid, failed, tls};
@@ -66,7 +66,8 @@ impl Address {
             }
         }
         let config = parsed(&format!("{head}{}", parameters.join(separator)))?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        let is_nowhere = |host: &Host| matches!(host, Host::Tcp(name) if name.is_empty());
+        if config.get_hosts().iter().all(is_nowhere) && config.get_hostaddrs().is_empty() {
             return Err(invalid(NO_HOST));
         }
         let encrypts = config.get_ssl_mode() == SslMode::Require;
@@ -246,6 +247,8 @@ mod tests {
             ("host=h sslnegotiation=direct sslmode=prefer", false, "write sslmode=require"),
             ("postgres://", false, "names no host"),
             ("postgres:///d?user=u", false, "names no host"),
+            ("postgres://u:hunter2@:5432/d", false, "names no host"),
+            ("postgresql:///d?user=u&password=hunter2&host=", false, "names no host"),
         ] {
             let error = Address::read(url, has_connector).unwrap_err().message;
             assert!(error.contains(remedy) && !error.contains("hunter2"), "{url}: {error}");
