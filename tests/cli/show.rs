@@ -53,6 +53,22 @@ fn status_shows_who_holds_and_who_waits() {
     assert!(status.contains(&format!("pid {}", waiter.pid())), "{status}");
 }
 
+/// For a service's log. A lease that was lost is not called released.
+#[test]
+fn a_grant_and_a_release_are_told_if_that_was_chosen() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["run", "k", "true"]).err, "");
+    let told = scratch.done(&["run", "--verbose", "k", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
+    let [granted, released] = told.err.lines().collect::<Vec<_>>()[..] else { panic!("{told:?}") };
+    assert_eq!(granted, format!("leasehold: the lease of \"k\" is granted, with token {}", told.out.trim_end()));
+    let span = released.strip_prefix("leasehold: the lease of \"k\" is released, after ").expect(released);
+    assert!(span.strip_suffix(" s").is_some_and(|span| span.parse::<f64>().is_ok()), "{released}");
+    let holder = scratch.ready(&["--verbose"], "echo ready; exec sleep 600");
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    let (code, err) = holder.end();
+    assert!(code == 75 && err.contains("is granted") && err.contains("is lost") && !err.contains("released"), "{err}");
+}
+
 /// As `git diff --exit-code`: a script need not read the words.
 #[test]
 fn status_says_with_its_exit_code_whether_a_key_is_taken() {

@@ -92,6 +92,9 @@ pub(crate) struct Holding {
     /// What others see of this holder; by default host, process id and command line
     #[arg(long, value_name = "TEXT")]
     pub(crate) info: Option<String>,
+    /// Write to stderr when the lease is granted, and when it is released
+    #[arg(long)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

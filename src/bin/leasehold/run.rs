@@ -8,10 +8,11 @@ use tokio::time::Instant;
 use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, Holding, OnLoss, Place, Run, Waiting};
+use super::output::tell;
 use super::place::{self, Opened, Patience};
 use super::signals::{Call, Signals};
 use super::supervise::{Ended, Job};
-use super::wait::{self, Waited};
+use super::wait::{self, Released, Waited};
 use super::witness::LastError;
 
 /// Runs a command under a lease.
@@ -70,7 +71,7 @@ impl Job {
         let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
         let info = wait::info(holding.info.as_deref(), &command);
         place::check(Some(rules.lease()), &key, &info).await?;
-        Ok(Self { url: place.url()?, key, info, command, rules })
+        Ok(Self { url: place.url()?, key, info, command, rules, verbose: holding.verbose })
     }
 
     /// Waits for the lease, and runs the command under it.
@@ -99,14 +100,23 @@ impl Job {
         last_error: &LastError,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
+        let since = Instant::now();
+        if self.verbose {
+            tell(&format!("the lease of {:?} is granted, with token {}", self.key, guard.token()));
+        }
         let ended = self.run(&guard, last_error, signals).await;
-        let held = match ended {
+        let released = match ended {
             // The loss has been reported already.
-            Ok(Ended::Lost { .. }) => false,
+            Ok(Ended::Lost { .. }) => Released::Lost,
             _ => wait::release(&guard, signals).await,
         };
+        if self.verbose && released == Released::Held {
+            tell(&format!("the lease of {:?} is released, after {:.3} s", self.key, since.elapsed().as_secs_f64()));
+        }
         match ended? {
-            Ended::Itself { wanted, .. } if !held && self.rules.on_loss == OnLoss::Kill => Ok(Ended::Lost { wanted }),
+            Ended::Itself { wanted, .. } if released == Released::Lost && self.rules.on_loss == OnLoss::Kill => {
+                Ok(Ended::Lost { wanted })
+            }
             ended => Ok(ended),
         }
     }

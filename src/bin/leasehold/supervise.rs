@@ -46,6 +46,8 @@ pub(crate) struct Job {
     pub(crate) info: String,
     pub(crate) command: Vec<OsString>,
     pub(crate) rules: Rules,
+    /// Whether a grant and a release are told.
+    pub(crate) verbose: bool,
 }
 
 /// How it ended.

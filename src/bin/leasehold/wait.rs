@@ -245,8 +245,19 @@ pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
     info
 }
 
-/// Releases, and says whether the lease was held to the end. What goes wrong is told.
-pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
+/// What a release has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// The lease was held to the end.
+    Held,
+    /// It had been lost before.
+    Lost,
+    /// The store did not say.
+    Untold,
+}
+
+/// Releases, and tells what goes wrong.
+pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> Released {
     let valid_until = Instant::now() + guard.remaining();
     let mut released = pin!(timeout(RELEASE, guard.release()));
     let answer = match select(released.as_mut(), pin!(signals.end())).await {
@@ -255,10 +266,10 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
         Either::Right((signal, _)) => timeout(PATIENCE, released).await.map_err(|_| signal),
     };
     let sentence = match answer {
-        Ok(Ok(Ok(ReleaseOutcome::Released))) => return true,
+        Ok(Ok(Ok(ReleaseOutcome::Released))) => return Released::Held,
         Ok(Ok(Ok(ReleaseOutcome::Lost))) => {
             tell(&format!("the lease of {:?} had been lost before the command ended", guard.key()));
-            return false;
+            return Released::Lost;
         }
         Ok(Ok(Err(why))) => why.to_string(),
         Ok(Err(_)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
@@ -271,7 +282,7 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
         "it may have run out, so another process may have been granted the key meanwhile"
     };
     tell(&format!("the lease of {:?} could not be released: {sentence}; {others}", guard.key()));
-    true
+    Released::Untold
 }
 
 /// The store has gone while it was open: another one is opened next. The pause is for one that goes again and again.
