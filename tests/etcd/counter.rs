@@ -7,12 +7,17 @@ use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
 
 use crate::{
-    Scratch, connect,
+    Scratch, address_of, connect,
     contract::client,
     fence,
     killed::{self, Count},
-    prefix, server, start,
+    prefix,
+    proxy::Way,
+    proxy_before, server, start,
 };
+
+/// How long some transactions take to arrive.
+const LATE: Duration = Duration::from_millis(30);
 
 /// The other process: counts under a fence until it is killed.
 pub(crate) fn count(address: &str, prefix: &str) {
@@ -20,15 +25,21 @@ pub(crate) fn count(address: &str, prefix: &str) {
         let store = Arc::new(connect(address, prefix).await);
         let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
         let leases = leases.lease(killed::LEASE).build().unwrap();
-        let (etcd, last) = (client(address).await, format!("{prefix}-last"));
+        // Some transactions arrive late. If their task is dropped meanwhile, another one of its manager writes before them, unless the
+        // manager asks the server for the next lease.
+        let proxy = proxy_before(address);
+        proxy.delay(Way::ToServer, LATE);
+        let ways = [client(address).await, client(&address_of(&proxy)).await];
+        let last = format!("{prefix}-last");
         let write = async |guard: &LeaseGuard, step| {
-            let mut etcd = etcd.clone();
+            let [mut etcd, late] = ways.clone();
             // Read outside of the transaction: only the lease makes that safe.
             let found = etcd.get(last.as_str(), None).await.unwrap();
             let count: u64 = found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse().unwrap()) + 1;
             let told = format!("{} {step}", guard.token().as_u64());
             let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), told, None);
             let writes = [counted, TxnOp::put(last.as_str(), count.to_string(), None)];
+            let mut etcd = if killed::below(2) == 0 { late } else { etcd };
             // The process is stopped and killed between the check and the write, too.
             fence::put(guard, &store, &mut etcd, writes, Duration::from_millis(10)).await
         };

@@ -12,7 +12,7 @@ use crate::{
     manager,
 };
 
-/// The other process: counts under a fence until it is killed.
+/// The other process: counts under a fence until it is killed. Its commits do not wait, so no task can be dropped in the middle of one.
 pub(crate) fn count(directory: &Path) {
     let leases = manager(directory).lease(killed::LEASE).build().unwrap();
     let writes = (0..killed::TASKS).map(|_| {

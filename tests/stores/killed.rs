@@ -28,6 +28,8 @@ const WORK: Duration = Duration::from_millis(10);
 pub(crate) const TASKS: u64 = 3;
 /// A write may be dropped at each point where it waits, its commit included. No write waits more often than this.
 const WAITS: u64 = 16;
+/// The longest that a write goes on in the wait in which it is dropped.
+const LATEST_DROP_MS: u64 = 30;
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;
 /// Three leases: by then, the key is granted to another context. Until it is, a holder that goes on may renew its lease.
@@ -39,7 +41,7 @@ const COUNTED: &str = "counted";
 const DROPPED: &str = "dropped";
 const LOST: &str = "lost: ";
 
-fn below(limit: u64) -> u64 {
+pub(crate) fn below(limit: u64) -> u64 {
     RandomState::new().build_hasher().finish() % limit
 }
 
@@ -83,18 +85,21 @@ async fn take_turn(guard: LeaseGuard, write: &mut impl AsyncFnMut(&LeaseGuard, u
     drop(guard.release().await);
 }
 
-/// Drops the work at its next wait after `waits` waits.
+/// Drops the work in its next wait after `waits` waits: as soon as that one begins, or a moment later, when a server has been asked.
 async fn dropped_after<T>(mut waits: u64, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    poll_fn(|context| match work.as_mut().poll(context) {
+    let done = poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
         Poll::Pending if waits == 0 => Poll::Ready(None),
         Poll::Pending => {
             waits -= 1;
             Poll::Pending
         }
-    })
-    .await
+    });
+    match done.await {
+        None if below(2) == 0 => timeout(Duration::from_millis(below(LATEST_DROP_MS)), work).await.ok(),
+        done => done,
+    }
 }
 
 /// How many were killed, and what they said.
