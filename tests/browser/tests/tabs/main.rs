@@ -9,6 +9,7 @@ mod crowd;
 mod examples;
 mod face;
 mod fence;
+mod files;
 mod frames;
 mod frozen;
 mod guides;
@@ -150,6 +151,7 @@ in_the_browsers! {
         bad_input::without_indexed_db_open_is_refused,
     }
     chromium_and_firefox {
+        files::a_worker_opens_the_file_that_its_predecessor_had_open,
         versions::two_builds_fence_each_other,
         hidden::a_hidden_page_keeps_nothing_that_it_does_not_use,
         hidden::a_lease_is_in_doubt_when_its_page_is_hidden_or_shown,
