@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::key::Quoted;
 use super::{
-    failure::StoreError,
+    failure::{StoreError, StoreErrorKind},
     id::SessionId,
     input::TurnId,
     message::Message,
@@ -205,6 +205,8 @@ pub enum LostReason {
     StoreCleared,
     /// The store failed for good.
     StoreFailed,
+    /// The store is full, so the lease could not be renewed.
+    StoreFull,
     /// A newer version rewrote the record.
     FormatTooNew,
     /// The manager was closed.
@@ -221,6 +223,7 @@ impl LostReason {
             Self::Evicted => "Evicted",
             Self::StoreCleared => "StoreCleared",
             Self::StoreFailed => "StoreFailed",
+            Self::StoreFull => "StoreFull",
             Self::FormatTooNew => "FormatTooNew",
             Self::Closed => "Closed",
         }
@@ -228,6 +231,11 @@ impl LostReason {
 }
 
 impl LostReason {
+    /// What becomes of leases over a store that fails like this for good.
+    pub(crate) fn by_failure(error: &StoreError) -> Self {
+        if error.kind == StoreErrorKind::Quota { Self::StoreFull } else { Self::StoreFailed }
+    }
+
     const fn words(self) -> &'static str {
         match self {
             Self::Expired => "it was not renewed in time, or was held for as long as it may be",
@@ -236,6 +244,7 @@ impl LostReason {
             Self::Evicted => "this context was silent for too long, and another one may hold it",
             Self::StoreCleared => "the store was cleared",
             Self::StoreFailed => "the store failed or was deleted",
+            Self::StoreFull => "the store is full",
             Self::FormatTooNew => "a newer version of this library rewrote its record",
             Self::Closed => "the manager was closed",
         }
@@ -243,7 +252,11 @@ impl LostReason {
 
     /// Writes how the lease was lost, and the remedy.
     pub(crate) fn explain(self, key: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let remedy = if self == Self::Closed { "make another manager" } else { "acquire another one" };
+        let remedy = match self {
+            Self::Closed => "make another manager",
+            Self::StoreFull => "make room, and acquire another one",
+            _ => "acquire another one",
+        };
         write!(out, "the lease of the key {} is lost: {}; {remedy}", Quoted(key), self.words())
     }
 }

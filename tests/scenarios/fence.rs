@@ -430,3 +430,22 @@ fn a_fence_of_an_exclusive_guard_is_refused_after_its_downgrade() {
         assert_eq!(guard.fence(Late(&late, world.clone(), ms(10))).await, Ok(()));
     });
 }
+
+/// The error says that trying again does not help: a second try would begin under the shared lease, and pass beside the reader.
+#[test]
+fn such_a_fence_is_refused_for_good_although_the_guard_upgrades_again() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let (leases, others) = (desk.leases(&world.context()), desk.leases(&world.context()));
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let early = desk.begin();
+        let fence = guard.fence(Late(&early, world.clone(), ms(500)));
+        guard.downgrade().await.unwrap();
+        let reader = others.lock("k").shared().acquire().await.unwrap();
+        let mut upgrade = Box::pin(guard.upgrade());
+        assert!((&mut upgrade).now_or_never().is_none(), "it waits for the reader");
+        let refused = fence.await.expect_err("the reader shares the lease");
+        assert!(matches!(refused, FenceError::Misuse(_)), "{refused:?}");
+        drop((upgrade, reader));
+    });
+}

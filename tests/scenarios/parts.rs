@@ -208,3 +208,43 @@ fn text_that_is_no_lease_is_refused_and_says_why() {
         assert!(error.to_string().contains(field) && error.to_string().contains("unchanged"), "{error}");
     }
 }
+
+/// A cache of the one who gave the lease away, and that of the one who resumed it, may both be out of date.
+#[test]
+fn a_lease_that_another_context_resumed_has_changed_hands() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let [read_one, read_two] = [&one, &two].map(|tab| async {
+            let guard = tab.leases.lock("k").acquire().await.unwrap();
+            guard.clear_changed();
+            guard
+        });
+        drop(read_two.await);
+        let parts = read_one.await.into_parts();
+        let guard = two.leases.resume(parts).await.unwrap();
+        assert!(guard.changed_hands(), "it was exclusive elsewhere since");
+        guard.clear_changed();
+        guard.release().await.unwrap();
+        let guard = two.leases.lock("k").acquire().await.unwrap();
+        assert!(!guard.changed_hands(), "nobody else has had it since");
+        guard.release().await.unwrap();
+        assert!(one.leases.lock("k").acquire().await.unwrap().changed_hands(), "it was exclusive elsewhere");
+    });
+}
+
+#[test]
+fn a_lease_that_its_own_context_resumes_has_not_changed_hands() {
+    everywhere(async |world| {
+        let one = world.tab();
+        for downgrades in [false, true] {
+            let guard = one.leases.lock("k").acquire().await.unwrap();
+            if downgrades {
+                guard.downgrade().await.unwrap();
+            }
+            let guard = one.leases.resume(guard.into_parts()).await.unwrap();
+            assert!(!guard.changed_hands());
+            guard.release().await.unwrap();
+            assert!(!one.leases.lock("k").acquire().await.unwrap().changed_hands(), "nobody else has ever had it");
+        }
+    });
+}

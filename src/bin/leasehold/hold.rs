@@ -122,6 +122,7 @@ pub(crate) const fn meaning(reason: LostReason) -> &'static str {
         LostReason::Evicted => "this process was silent for too long, and another one may hold it",
         LostReason::StoreCleared => "its store was cleared",
         LostReason::StoreFailed => "its store failed or was deleted",
+        LostReason::StoreFull => "its store is full",
         LostReason::FormatTooNew => "a newer version of leasehold rewrote its record",
         _ => "it was given up",
     }

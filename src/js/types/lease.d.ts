@@ -73,8 +73,8 @@ export class Lease {
    * Asks the store whether the lease is still held, and renews it. Resolves with `false` if the lease is lost.
    *
    * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and its state does not change. If
-   * the store refuses the renewal for good, as the message says, and always for `Quota`, all leases of the manager are lost as
-   * `StoreFailed`.
+   * the store refuses the renewal for good, as the message says, all leases of the manager are lost as `StoreFailed`; for `Quota`, as
+   * `StoreFull`.
    */
   verify(): Promise<boolean>;
 
@@ -214,8 +214,8 @@ export type ReleaseOutcome = "released" | "lost";
 
 /**
  * Why a lease was lost: it was not renewed in time, or `maxHoldMs` was over; another context stole it; the context was
- * suspended; another tab evicted it; the site's data was cleared; the store failed for good; a newer version of this
- * package rewrote the record; the manager was closed.
+ * suspended; another tab evicted it; the site's data was cleared; the store failed for good; the store is full; a newer
+ * version of this package rewrote the record; the manager was closed.
  */
 export type LostReason =
   | "Expired"
@@ -224,6 +224,7 @@ export type LostReason =
   | "Evicted"
   | "StoreCleared"
   | "StoreFailed"
+  | "StoreFull"
   | "FormatTooNew"
   | "Closed";
 

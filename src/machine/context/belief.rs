@@ -2,6 +2,7 @@
 
 use super::{
     Machine,
+    failure::StoreError,
     input::{Slot, TurnId},
     key::Key,
     output::{Event, LostReason, Output},
@@ -137,10 +138,10 @@ impl Machine {
 
     /// Loses the session, because the store refuses heartbeats for good. The row may still be there: the next session ends it, or would
     /// wait behind its own predecessor.
-    pub(super) fn lose_refused_session(&mut self, now: Monotonic) {
+    pub(super) fn lose_refused_session(&mut self, error: &StoreError, now: Monotonic) {
         self.session.end_unsure(now);
         self.leave_session(now);
-        self.lose_all(LostReason::StoreFailed, now);
+        self.lose_all(LostReason::by_failure(error), now);
     }
 
     /// All leases of the session are lost. The turns that still wait queue again in the next session.

@@ -154,7 +154,8 @@ impl Machine {
         let refusal = match fault {
             _ if store != Some(ticket.store) => FenceRefusal::Lost(LostReason::StoreCleared),
             None if of_ticket.is_some() => return Ok(()),
-            Some(Outcome::Downgraded) if of_ticket.is_some() => FenceRefusal::Downgraded,
+            // Even if the guard upgrades again: a second try would begin under the shared lease, and pass.
+            Some(Outcome::Downgraded) if of_ticket.is_some() => return Err(FenceRefusal::Downgraded),
             None | Some(Outcome::Downgraded) => FenceRefusal::Lost(LostReason::Expired),
             Some(outcome) => {
                 let valid = of_ticket.is_some() && self.session.was_valid(now.monotonic);

@@ -61,7 +61,7 @@ impl Machine {
             return;
         }
         if !error.retry {
-            return self.lose_refused_session(now);
+            return self.lose_refused_session(error, now);
         }
         let failures = self.session.note_failure();
         let delay_ms = self.backoff_ms(failures);

@@ -37,7 +37,7 @@ impl Machine {
         cohort.ahead = Ahead::default();
         // If this is a lease that this context had taken out of a guard, it has come back.
         self.moved_away(&slot.key, granted.block.first);
-        self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());
+        self.last_writers.granted(&slot.key, slot.mode, granted, cursor);
         self.hand_out(slot, now);
         if self.session.belief_left(now) == 0 {
             // No guard is created before the store has confirmed the session.
@@ -126,7 +126,10 @@ impl Machine {
                 self.user_left(slot, now);
             }
             AfterUse::Lingers => self.tell_released(turn, Ok(None)),
-            AfterUse::GivenBack(held) => {
+            AfterUse::GoesBack => {
+                let Some(held) = self.cohorts.take_held(slot) else {
+                    return debug_assert!(false, "it has just been released");
+                };
                 let facts = self.give_back(slot, &held, Some(turn), now);
                 // If the upgrade was granted, its withdrawal has released the lease by then.
                 (facts.maybe_released, facts.maybe_upgraded) = (upgrading, upgrading);
@@ -289,6 +292,7 @@ impl Machine {
         let Some(held) = self.cohorts.take_held(slot) else { return debug_assert!(false, "its user detaches it") };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot, &held);
+        self.last_writers.left(&slot.key, held.next_token);
         self.detached.push((slot.key.clone(), token));
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);

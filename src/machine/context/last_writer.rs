@@ -29,6 +29,8 @@ struct Hand {
     /// The last token of the latest exclusive grant that this context knows of.
     known: Option<Token>,
     changed: bool,
+    /// The next token of a lease that left for another guard, which may be one of another context.
+    left: Option<Token>,
     used: u64,
 }
 
@@ -93,11 +95,22 @@ impl LastWriters {
         self.drop_doubles();
     }
 
-    /// Notes a grant. A lease that was resumed has not changed hands.
-    pub(super) fn granted(&mut self, key: &Key, mode: Mode, granted: &Granted, resumed: bool) {
+    /// Notes a grant. `cursor` is the next token of a lease that was resumed: if it is the one with which the lease left here, nobody has
+    /// held it since.
+    pub(super) fn granted(&mut self, key: &Key, mode: Mode, granted: &Granted, cursor: Option<Token>) {
         let hand = self.change(key);
-        hand.changed |= !resumed && hand.known.is_some_and(|known| known != granted.previous);
+        let left = hand.left.take();
+        if cursor.is_some() && left == cursor {
+            return;
+        }
+        let was_elsewhere = left.is_some() || cursor.is_some();
+        hand.changed |= hand.known.is_some_and(|known| was_elsewhere || known != granted.previous);
         hand.known = Some(if mode == Mode::Exclusive { granted.block.last } else { granted.previous });
+    }
+
+    /// Notes that a lease leaves for another guard.
+    pub(super) fn left(&mut self, key: &Key, next: Token) {
+        self.change(key).left = Some(next);
     }
 
     /// Notes that an exclusive lease got more tokens.

@@ -37,8 +37,8 @@ pub(super) enum AfterUse {
     PassedOn,
     /// It is kept for a while, although nobody uses it.
     Lingers,
-    /// It goes back to the store.
-    GivenBack(Held),
+    /// Nobody here is to have it, so it goes back to the store.
+    GoesBack,
 }
 
 impl Cohort {
@@ -106,7 +106,7 @@ impl Cohort {
             held.lingers_until = Some(now.plus(config.linger_ms));
             return Some(AfterUse::Lingers);
         }
-        self.take_held().map(AfterUse::GivenBack)
+        Some(AfterUse::GoesBack)
     }
 }
 

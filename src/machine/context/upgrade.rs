@@ -195,7 +195,7 @@ impl Machine {
             user.token = token;
             user.mode = if awaited.is_some() { Mode::Exclusive } else { Mode::Shared };
         }
-        self.last_writers.granted(&slot.key, Mode::Exclusive, granted, false);
+        self.last_writers.granted(&slot.key, Mode::Exclusive, granted, None);
         match awaited {
             Some(query) => self.emit(Event::Upgraded { query, turn, token }),
             None => self.weaken(slot, None, now),

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::{LEASE_MS, ME, Script, current, events, granted, named, said, served::permanent};
 use crate::machine::{
-    Action, Ending, Event, Input, LostReason, Outcome, RequestId, SessionStep, Slot, Token, Turn, TurnId,
+    Action, Ending, Event, Input, LostReason, Outcome, RequestId, SessionStep, Slot, StoreError, StoreErrorKind, Token,
+    Turn, TurnId,
 };
 
 fn poison() -> Action {
@@ -112,6 +113,19 @@ fn a_downgrade_that_nobody_asked_for_goes_on_after_it_failed_for_good() {
     }
     assert!(fails > 0, "it was downgraded at all");
     assert!(again, "for a minute the store has it exclusively, and the guard shares");
+}
+
+/// The holder can do something about it: make room.
+#[test]
+fn a_holder_is_told_that_the_store_is_full() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    while !script.is_sent() {
+        script.tick(10);
+    }
+    let told = script.result(script.sent().0, Err(StoreError::permanent(StoreErrorKind::Quota, "it is full")));
+    assert!(events(&told).contains(&Event::Lost { turn: TurnId(1), reason: LostReason::StoreFull }));
 }
 
 /// Its guards are void, so nothing protects them: the next session could end the one before, instead of waiting for a lease

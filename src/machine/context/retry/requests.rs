@@ -40,11 +40,10 @@ impl Machine {
             self.cohorts.note_retry(&operation.slot);
             return self.retry_for_the_rest(operation, request, now);
         }
-        let refusal = Refusal::Store(error.clone());
         if upgrades {
-            return self.upgrade_failed(operation, refusal, known_unsent, error.retry, now);
+            return self.upgrade_failed(operation, error, known_unsent, now);
         }
-        self.fail_turns(&operation.slot, &refusal);
+        self.fail_turns(&operation.slot, &Refusal::Store(error.clone()));
         if !known_unsent {
             self.withdraw_request(&operation.slot, request, now);
         }
@@ -75,19 +74,13 @@ impl Machine {
 
     /// Tells the guard that its upgrade failed. The store may have upgraded the lease nevertheless, and a withdrawal would remove it. So
     /// the request continues until the store answers.
-    fn upgrade_failed(
-        &mut self,
-        operation: &PendingOperation,
-        refusal: Refusal,
-        unsent: bool,
-        retry: bool,
-        now: Monotonic,
-    ) {
+    fn upgrade_failed(&mut self, operation: &PendingOperation, error: &StoreError, unsent: bool, now: Monotonic) {
+        let refusal = Refusal::Store(error.clone());
         if unsent {
             return self.end_upgrade(&operation.slot, refusal, now);
         }
-        if !retry {
-            return self.lose(&operation.slot, LostReason::StoreFailed, now);
+        if !error.retry {
+            return self.lose(&operation.slot, LostReason::by_failure(error), now);
         }
         let upgrade = self.cohorts.change_held(&operation.slot).and_then(|held| held.upgrade.as_mut());
         let Some(upgrade) = upgrade else { return debug_assert!(false, "the request that failed is its own") };
