@@ -178,8 +178,10 @@ impl LeaseRequest {
     /// lease valid: two contexts may act at the same time. Tokens still grow, and fences still refuse the old holder's writes.
     ///
     /// # Errors
-    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`AcquireError::Lost`] if another context stole the lease before this task
-    /// ran again; [`InvalidOptions`](crate::InvalidOptions) for a request that is shared, or has a [`timeout`](Self::timeout) or a
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); also [`AcquireError::Store`] if this manager held no other lease, and the store
+    /// did not answer: then the theft may have been carried out, but is not repeated, and the key is free again soon;
+    /// [`AcquireError::Lost`] if another context stole the lease before this task ran again, or this manager was suspended meanwhile;
+    /// [`InvalidOptions`](crate::InvalidOptions) for a request that is shared, or has a [`timeout`](Self::timeout) or a
     /// [`priority`](Self::priority).
     ///
     /// # Cancel safety

@@ -1,5 +1,7 @@
 //! An attempt that failed goes again although its request has changed meanwhile.
 
+use std::pin::pin;
+
 use futures::future::FutureExt;
 use leasehold::{
     AcquireError, LeaseManager, LeaseManagerBuilder, LostReason,
@@ -284,6 +286,28 @@ fn a_thief_whose_lease_was_stolen_before_its_task_ran_does_not_steal_again() {
         assert!(matches!(told, Err(AcquireError::Lost { reason: LostReason::Stolen, .. })), "{told:?}");
         assert!(later.verify().await.unwrap(), "the later thief keeps what it stole");
     });
+}
+
+/// The theft was applied, but the thief heard of neither it nor its session. Whoever is granted the key next is not robbed as well.
+#[test]
+fn a_thief_that_does_not_know_whether_it_stole_does_not_steal_again() {
+    for fault in [Fault::LoseReply, Fault::Silence] {
+        for times in [1, 2, 6] {
+            everywhere(async |world| {
+                let (holder, waiter, thief) = (world.tab(), world.tab(), world.tab());
+                let robbed = holder.leases.lock("k").acquire().await.unwrap();
+                let mut waits = pin!(waiter.leases.lock("k").acquire());
+                assert!(world.within(secs(1), &mut waits).await.is_none());
+                (0..times).for_each(|_| thief.store.inject(fault));
+                let told = world.within(LEASE * 3, thief.leases.lock("k").steal()).await.expect("it is told");
+                let waited = world.within(LEASE * 3, &mut waits).await.expect("the thief has not got it");
+                world.sim.pass(LEASE * 3).await;
+                let next = waited.unwrap();
+                assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+                assert!(!robbed.is_valid() && next.verify().await.unwrap(), "one theft robs one holder");
+            });
+        }
+    }
 }
 
 /// As if they began one after the other: the later ones rob the earlier ones, and wait for nobody.

@@ -164,7 +164,9 @@ export class LeaseManager extends EventTarget {
    * else at its next heartbeat. Until then it considers its lease valid: two contexts may act at the same time. Tokens still grow, and
    * {@link Lease.fence fences} still refuse the old holder's writes.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` if another context stole the lease before your code ran.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; also `Store` if this manager held no other lease, and the store did not
+   * answer: then the theft may have been carried out, but is not repeated, and the key is free again soon; `LeaseLost` if another context
+   * stole the lease before your code ran, or the page was frozen meanwhile.
    * @example
    * ```js
    * const lease = await leases.steal("notes", { info: "the user said: edit here" });

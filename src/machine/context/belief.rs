@@ -5,7 +5,7 @@ use super::{
     failure::StoreError,
     input::{Slot, TurnId},
     key::Key,
-    output::{Event, LostReason, Output},
+    output::{Event, LostReason, Output, Refusal},
     pending::{Sent, Transaction},
     record::Reply,
     time::{Monotonic, Now, whole_ms},
@@ -148,6 +148,7 @@ impl Machine {
     fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
         for slot in &self.cohorts.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
+            self.refuse_unsure_thieves(slot, &Refusal::Lost(reason));
             let tries = self.cohorts.seeking(slot).is_some_and(|seeking| !seeking.wait);
             match slot.own {
                 // It is sent again as it is: for several keys at once, or for one particular lease.

@@ -280,6 +280,25 @@ impl Cohort {
         changes
     }
 
+    /// Whether a theft was sent that the store may have applied.
+    pub(super) fn may_have_stolen(&self) -> bool {
+        self.seeking().is_some_and(|seeking| seeking.thefts > 0)
+    }
+
+    /// Takes out the turns of such a theft, if there is one. The request goes on for the others, and ends if there are none.
+    pub(super) fn take_unsure_thieves(&mut self) -> Vec<TurnId> {
+        if !self.may_have_stolen() {
+            return Vec::new();
+        }
+        let thieves = core::iter::from_fn(|| self.turns.pop_thief()).collect();
+        if self.turns.is_empty() {
+            self.stage = Stage::Idle;
+        } else {
+            self.rob_no_more();
+        }
+        thieves
+    }
+
     /// Whether the request has a place in the queue, or waits for the queue. An upgrade without a place also waits while it watches the
     /// beacon of its rival.
     pub(super) fn waits(&self) -> bool {

@@ -50,11 +50,19 @@ impl Machine {
     /// for this very lease, or for several keys at once, which fails. If the grant was a theft, its thief does not steal again, because it
     /// would rob the later thief.
     fn stolen_unheard(&mut self, slot: &Slot, now: Monotonic) {
-        let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
+        let stole = |cohort: &&mut Cohort| cohort.may_have_stolen();
         if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
             self.refuse(thief, Refusal::Lost(LostReason::Stolen));
         }
         self.seek_anew(slot, LostReason::Stolen, now);
+    }
+
+    /// The session has ended in which a theft was sent that may have been applied. Its thieves do not steal again, because they would rob
+    /// whoever was granted the key since.
+    pub(super) fn refuse_unsure_thieves(&mut self, slot: &Slot, refusal: &Refusal) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let thieves = cohort.take_unsure_thieves();
+        thieves.iter().for_each(|thief| self.refuse(*thief, refusal.clone()));
     }
 
     /// Gives the lease to the next turns for as long as they may have it and it is not in doubt.

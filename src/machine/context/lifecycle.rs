@@ -164,6 +164,7 @@ impl Machine {
         let first = self.cohorts.slots().first().map(|slot| slot.key.clone());
         let first = first.or_else(|| self.store_queue.any_key().cloned());
         for slot in &self.cohorts.slots() {
+            self.refuse_unsure_thieves(slot, &Refusal::Lost(reason));
             self.void(slot, reason);
             if slot.own.is_some() {
                 self.fail_turns(slot, &Refusal::Lost(reason));

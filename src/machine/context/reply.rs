@@ -25,7 +25,11 @@ impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
         let done = result.is_ok();
-        if let Err(StoreError { applied: Applied::No, .. }) = result {
+        let stole_nothing = match &result {
+            Ok(reply) => reply.robbed.is_none(),
+            Err(error) => error.applied == Applied::No,
+        };
+        if stole_nothing {
             transaction.operations.iter().for_each(|operation| self.cohorts.uncount_theft(operation));
         }
         match result {

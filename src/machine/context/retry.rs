@@ -129,6 +129,10 @@ impl Machine {
             // It is unknown whether the session exists. The next attempt has another id, and ends this session.
             self.session.end_unsure(now);
             self.leave_session(now);
+            let refusal = Refusal::Store(error.clone());
+            for slot in &self.cohorts.pick(None, &|_, cohort| cohort.may_have_stolen()) {
+                self.refuse_unsure_thieves(slot, &refusal);
+            }
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {
             // The session was not opened, so none of its requests needs to be withdrawn.

@@ -64,11 +64,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("suspension::s9_guards_are_void"),
         &[edit(
             LIFE,
-            "        for slot in &self.cohorts.slots() {\n            self.void(slot, reason);\n            if slot",
+            "        for slot in &self.cohorts.slots() {\n            self.refuse_unsure_thieves",
             "        self.emit(Command::Abandon(self.session.id()));
         for slot in &self.cohorts.slots() {
-            self.void(slot, reason);
-            if slot",
+            self.refuse_unsure_thieves",
         )],
     ),
     Mutant::new(

@@ -90,6 +90,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/passing.rs", " && !held.may_be_fenced();", ";")],
     ),
     Mutant::new(
+        "I5",
+        "a thief that does not know whether it stole steals again",
+        Scenario("stale::a_thief_that_does_not_know"),
+        &[edit(
+            "src/machine/context/retry.rs",
+            "                self.refuse_unsure_thieves(slot, &refusal);\n",
+            "                _ = (slot, &refusal);\n",
+        )],
+    ),
+    Mutant::new(
         "rule s",
         "the end of a fence of an earlier lease counts for the present one",
         Rule("fence::s_what_an_earlier_lease"),
