@@ -128,7 +128,7 @@ impl LeaseGuard {
     /// ```
     pub async fn verify(&self) -> Result<bool, StoreError> {
         self.driver.proceed().await;
-        verdict(self.ask_to_verify(0)).await
+        self.verdict(self.ask_to_verify(0)).await
     }
 
     /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of other renewals, but no longer than its
@@ -369,9 +369,19 @@ impl LeaseGuard {
         Some(self.driver.ask(|query| input(query, turn, slot)).1)
     }
 
+    /// What the store said of this guard. The lease may have been lost or released since.
+    pub(crate) async fn verdict(&self, answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
+        Ok(verdict(answer).await? && self.has_not_ended())
+    }
+
+    /// Whether this guard was not released, and no loss of its lease was reported.
+    fn has_not_ended(&self) -> bool {
+        !self.is_given_back() && self.told_loss().is_none()
+    }
+
     /// Waits for the outcome. It is an error if the lease is no longer held.
     pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), Box<AcquireError>> {
-        if verdict(answer).await.map_err(AcquireError::from)? { Ok(()) } else { Err(self.loss().into()) }
+        if self.verdict(answer).await.map_err(AcquireError::from)? { Ok(()) } else { Err(self.loss().into()) }
     }
 
     fn give_back(&self) {
@@ -388,8 +398,7 @@ impl LeaseGuard {
     }
 }
 
-/// What the store said of a guard.
-pub(crate) async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
+async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
     let Some(answer) = answer else { return Ok(false) };
     match answer.await {
         Some(Response::Verified(result)) => result,

@@ -12,8 +12,8 @@ use super::{
     options::rounded_up,
 };
 use crate::{
-    AcquireError, FenceError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict,
-    driver::Response, executor::spawn, machine::whole_ms, oneshot::Receiver, store::Judged,
+    AcquireError, FenceError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, driver::Response, executor::spawn,
+    machine::whole_ms, oneshot::Receiver, store::Judged,
 };
 
 /// A handle to a lease that is held. Collecting the JavaScript object never releases the lease: if this is dropped before the release, a
@@ -119,8 +119,8 @@ impl JsLease {
 
     /// Asks the store whether the lease is still held.
     pub fn verify(&self) -> JsValue {
-        let asked = self.guard.ask_to_verify(0);
-        promise(async { Ok(verdict(asked).await?.into()) })
+        let (guard, asked) = (Rc::clone(&self.guard), self.guard.ask_to_verify(0));
+        promise(async move { Ok(guard.verdict(asked).await?.into()) })
     }
 
     /// Makes the lease last at least this long from now.

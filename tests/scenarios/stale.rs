@@ -322,3 +322,33 @@ fn the_last_of_several_thefts_that_a_context_begins_together_wins() {
         assert!(last.is_valid() && last.verify().await.unwrap());
     });
 }
+
+/// The store has answered, and the lease ends before the caller runs again.
+#[test]
+fn an_answer_about_a_lease_that_has_ended_since_is_not_told_as_good_news() {
+    for steals in [true, false] {
+        everywhere(async |world| {
+            let (leases, _) = slow(world);
+            for ask in 0..4 {
+                let request = leases.lock("k");
+                let guard = if ask == 2 { request } else { request.shared() }.acquire().await.unwrap();
+                let mut asked = pin!(async {
+                    match ask {
+                        0 => guard.verify().await.unwrap(),
+                        1 => guard.extend(secs(1)).await.is_ok(),
+                        2 => guard.downgrade().await.is_ok(),
+                        _ => guard.upgrade().await.is_ok(),
+                    }
+                });
+                assert!(asked.as_mut().now_or_never().is_none());
+                world.sim.pass(ms(50)).await;
+                let thief = if steals { Some(leases.lock("k").steal().await.unwrap()) } else { None };
+                if !steals {
+                    guard.release().await.unwrap();
+                }
+                assert!(!guard.is_valid() && !asked.await, "question {ask}");
+                drop(thief);
+            }
+        });
+    }
+}

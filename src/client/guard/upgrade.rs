@@ -55,7 +55,7 @@ impl LeaseGuard {
         let held = if told && !self.is_valid() { self.verify().await.map_err(AcquireError::from)? } else { true };
         upgrading.query = None;
         match response {
-            Some(Response::Upgraded) if held => {
+            Some(Response::Upgraded) if held && self.has_not_ended() => {
                 self.fate.state().untold_upgrades.clear();
                 Ok(())
             }
