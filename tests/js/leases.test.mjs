@@ -403,3 +403,22 @@ test("a lease that is held does not keep a program from ending; a wait does", ()
     await leases.run("k", () => console.log("next"));`;
   assert.deepEqual(ran(expires), [0, "next"]);
 });
+
+test("a lease that ends while it asks is not told that it is held", async () => {
+  for (const call of ["verify", "extend", "upgrade", "downgrade"]) {
+    for (const end of ["steal", "another's steal", "close", "release"]) {
+      const [leases, others] = [await openManager({}, `${call} ${end}`), await openManager({}, `${call} ${end}`)];
+      const lease = await leases.acquire("k", { mode: call === "downgrade" ? "exclusive" : "shared" });
+      const asked = call === "extend" ? lease.extend(1000) : lease[call]();
+      const told = asked.then(
+        (answer) => lease.valid || answer,
+        (error) => error.code,
+      );
+      const ended = { steal: () => leases.steal("k"), "another's steal": () => others.steal("k"), close: () => leases.close() };
+      await (ended[end] ?? (() => lease.release()))();
+      const answer = await told;
+      assert.ok(answer === true ? lease.valid : answer === (call === "verify" ? false : "LeaseLost"), `${call}, ${end}: ${answer}`);
+      await Promise.all([leases.close(), others.close()]);
+    }
+  }
+});

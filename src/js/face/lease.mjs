@@ -84,7 +84,7 @@ export class Lease {
   async verify() {
     Lease.#check(this, "verify");
     const wasm = this.#wasm;
-    return wasm && !this.#released ? ask(() => wasm.verify()) : false;
+    return wasm && !this.#released ? (await ask(() => wasm.verify())) && !this.#isOver(wasm) : false;
   }
 
   async extend(ms) {
@@ -112,14 +112,23 @@ export class Lease {
   /** For calls that need a lease which was not released. */
   async #ask(call) {
     const wasm = this.#held();
-    return ask(() => call(wasm), this);
+    const answer = await ask(() => call(wasm), this);
+    return this.#isOver(wasm) ? this.#gone() : answer;
+  }
+
+  /** Whether it was lost or released since the store answered. */
+  #isOver(wasm) {
+    return this.#released || wasm.reason !== undefined;
   }
 
   /** The wasm's lease, unless it was released. */
   #held() {
     const wasm = this.#wasm;
-    if (wasm && !this.#released) return wasm;
-    throw lossOf(this, this.#reason ?? wasm?.reason);
+    return wasm && !this.#released ? wasm : this.#gone();
+  }
+
+  #gone() {
+    throw lossOf(this, this.#reason ?? this.#wasm?.reason);
   }
 
   fence(transaction, options) {

@@ -141,7 +141,7 @@ export function read(options, kinds, item = "") {
 }
 
 /** What other lock libraries request by an option, and this one by a method. */
-const METHODS = { steal: "use `steal(key)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
+const METHODS = { steal: "use `steal(key)`", onLost: "use `run(key, work)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
 
 function advice(stranger, names) {
   if (stranger === "timeoutMs") {

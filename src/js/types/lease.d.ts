@@ -46,7 +46,8 @@ export class Lease {
 
   /**
    * Resolves with the reason when the lease is lost; pending for ever after a normal release. Never rejects. In
-   * Node.js, a lease that is held and this promise do not keep the process alive. The pending promise of a method does.
+   * Node.js, a lease that is held and this promise do not keep the process alive. The pending promise of a method does, but not while your
+   * work runs in it.
    */
   readonly lost: Promise<LostReason>;
 
@@ -146,7 +147,8 @@ export class Lease {
    * `InvalidStateError` before it learns of `LeaseLost`. You may release the lease before the transaction has ended: the browser runs the
    * transaction first, then the release. Keep the transaction short, under a third of the lease: renewals wait behind it. The transaction's
    * own `commit()` waits for the check, and until then the transaction still accepts requests.
-   * `IDBTransaction.prototype.commit.call(transaction)` does not wait, and no `commit()` does if two copies of this package are loaded.
+   * `IDBTransaction.prototype.commit.call(transaction)` does not wait. Nor does any `commit()` if two copies of this package check leases
+   * in one transaction: what is written under a lease that is no longer current may then be committed.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.

@@ -125,8 +125,8 @@ export class LeaseManager extends EventTarget {
    * ms, or up to 280 ms where there are Web Locks, which show its death. In a hidden page it may take a second or more, because browsers,
    * above all Firefox, delay the timers of such a page.
    *
-   * If the store is silent, it fails with `Store` after about three times the `storeTimeoutMs` of the manager, up to six times if the
-   * manager holds leases: 15 s to 30 s with the default times.
+   * If the store is silent, it fails with `Store` after about three times the `storeTimeoutMs` of the manager: 15 s with the default times.
+   * It takes longer if the manager holds leases or is asked for others meanwhile, because the store is asked for those as well.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` while the page is suspended.
@@ -164,9 +164,9 @@ export class LeaseManager extends EventTarget {
    * else at its next heartbeat. Until then it considers its lease valid: two contexts may act at the same time. Tokens still grow, and
    * {@link Lease.fence fences} still refuse the old holder's writes.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; also `Store` if this manager held no other lease, and the store did not
-   * answer: then the theft may have been carried out, but is not repeated, and the key is free again soon; `LeaseLost` if another context
-   * stole the lease before your code ran, or the page was frozen meanwhile.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; also `Store` if this manager held no other lease, and the store did
+   * not answer: then the theft may have been carried out, but is not repeated, and the key is free again soon; `LeaseLost` if another
+   * context stole the lease before your code ran, or the page was frozen meanwhile.
    * @example
    * ```js
    * const lease = await leases.steal("notes", { info: "the user said: edit here" });
@@ -408,8 +408,8 @@ export interface TryAcquireOptions {
 export interface AcquireAllOptions {
   /**
    * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once. Such a try ends when the store
-   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager, up to six times if the
-   * manager holds leases.
+   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager, or later if the manager holds
+   * leases or is asked for others meanwhile.
    *
    * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit
    * also covers the wait for a store that is silent or fails temporarily. For such a store, a request without a limit
