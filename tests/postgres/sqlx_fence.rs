@@ -349,3 +349,23 @@ fn an_answer_that_is_dropped_after_a_savepoint_leaves_nothing_to_commit() {
         assert_eq!(noted(&place).await, [""; 0]);
     });
 }
+
+/// The delete that waits in the server for this transaction needs no connection of the pool any more.
+#[test]
+fn a_manager_that_closed_during_a_fence_that_renews_keeps_no_connection_of_the_pool() {
+    on_server("sqlx_fence_closes", |place| async move {
+        let pool = PgPool::open(&place.url, 2).await;
+        let store = PostgresStore::builder_from_pool(pool.clone()).prefix(&place.prefix).connect().await.unwrap();
+        store.migrate().await.unwrap();
+        let builder = LeaseManager::builder(store, TokioExecutor::new());
+        let leases = builder.store_timeout(Duration::from_millis(500)).build().unwrap();
+        let guard = acquire(&leases).await;
+        let mut transaction = pool.begin().await.unwrap();
+        let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+        leases.close().await;
+        let second = timeout(Duration::from_secs(5), pool.acquire()).await.expect("the pool has a second connection");
+        drop(second.unwrap());
+        transaction.commit().await.unwrap();
+        fenced.committed();
+    });
+}

@@ -61,6 +61,14 @@ async fn an_address_that_leads_nowhere_is_told() {
     refused("unix:///no/such/socket", &["/no/such/socket"]).await;
 }
 
+/// Such a server closes the connection, and its reason may be lost.
+#[tokio::test]
+async fn a_server_without_a_place_for_another_client_is_told() {
+    let Some(server) = Server::start(&["--maxclients", "1"]) else { return };
+    let _only = server.client().get_multiplexed_async_connection().await.unwrap();
+    refusal(server.client(), "inputs", &["maxclients"]).await;
+}
+
 /// Between the two commands that create the store's row and read it.
 #[tokio::test]
 async fn a_store_that_is_cleared_while_it_is_opened_is_not_taken_for_one_without_an_id() {

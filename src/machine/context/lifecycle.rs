@@ -255,7 +255,12 @@ impl Machine {
             let unended = self.unended();
             self.drop_all("the store did not answer before the lease manager closed", now);
             self.session.forget_stale();
-            self.abandon(&unended);
+            if self.detached.is_empty() {
+                self.abandon(&unended);
+            } else {
+                // A lease that was taken out of its guard may still be in this session, so the session ends by its silence.
+                self.session.end();
+            }
             self.fall();
         }
     }

@@ -1,6 +1,6 @@
 //! The last that a context says of a session, if somebody's transaction kept its row locked while the context closed.
 
-use core::{pin::pin, time::Duration};
+use core::time::Duration;
 
 use tokio::time::timeout;
 
@@ -16,7 +16,8 @@ const ARRIVES: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the server delete a session's row as soon as nobody keeps it locked, even if this process ends before that: a server executes a
-/// message to its end, whether or not its sender is still there. The turn to speak ends when the message has surely arrived.
+/// message to its end, whether or not its sender is still there. A connection that has to wait for that is closed, since nobody else could
+/// use it meanwhile. The turn to speak ends when the message has surely arrived.
 pub(super) async fn say(place: Shared<Place>, session: SessionId, turn: Turn) {
     // Without a connection, or if the server refuses, the session ends by its silence.
     let Ok(mut lent) = place.lending.lend(Errand::Any, CONNECTS).await else { return };
@@ -24,17 +25,9 @@ pub(super) async fn say(place: Shared<Place>, session: SessionId, turn: Turn) {
     begin_last_word(PATIENCE, &mut round);
     round.add(&place.names.delete_session(session));
     round.add("COMMIT");
-    let is_done = {
-        let mut answer = pin!(lent.loan.carry(&round));
-        let soon = timeout(ARRIVES, &mut answer).await;
-        drop(turn);
-        match soon {
-            Ok(answered) => answered.is_ok(),
-            // The connection can go back only after the answer.
-            Err(_) => answer.await.is_ok(),
-        }
-    };
-    if is_done {
+    let answered = timeout(ARRIVES, lent.loan.carry(&round)).await;
+    if matches!(answered, Ok(Ok(_))) {
         lent.give_back();
     }
+    drop(turn);
 }

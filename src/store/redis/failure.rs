@@ -91,7 +91,7 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
     }
     let is_socket = address.starts_with('/');
     let place = if is_socket { "the path of the socket" } else { "the host and the port" };
-    // A server that expects TLS closes a connection without it.
+    // A server that expects TLS closes a connection without it; one that has no place for another client closes it, too.
     let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
     let encryption = match server.addr() {
         ConnectionAddr::TcpTls { .. } if hung_up || said.contains("InvalidContentType") => NO_TLS,
@@ -100,8 +100,9 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
         }
         _ => "",
     };
+    let places = if hung_up { " and has room for another client (`maxclients`)" } else { "" };
     StoreError::transient(format!(
-        "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
+        "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{places}{encryption}"
     ))
 }
 

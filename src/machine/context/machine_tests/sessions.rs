@@ -400,3 +400,18 @@ fn s10_who_must_close_before_the_store_answers_abandons_its_session() {
         assert!(script.now_ms - since < 10_000, "of two store time-outs, the end of the store needs a little");
     }
 }
+
+/// Whoever has the parts of such a lease may still resume it, although the store did not answer that it had left the session.
+#[test]
+fn s10_who_must_close_before_a_lease_has_left_its_session_lets_the_session_be() {
+    let mut script = held();
+    let (slot, to) = (script.slot(), SessionId(99));
+    script.input(Input::Detach { turn: TurnId(1), slot, to });
+    script.input(Input::Close);
+    let mut outputs = Vec::new();
+    while !outputs.contains(&Output::Event(Event::Closed)) {
+        outputs.extend_from_slice(script.tick(10));
+    }
+    let closes = |output: &Output| matches!(output, Output::Command(Command::Store { batch, .. }) if batch.step == SessionStep::Close);
+    assert!(abandoned(&outputs).is_empty() && !outputs.iter().any(closes), "{outputs:?}");
+}
