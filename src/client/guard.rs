@@ -112,7 +112,8 @@ impl LeaseGuard {
     /// Asks the store whether the lease is still held, and renews it. Returns false if the lease is lost, or this guard was released.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and its state does not change.
+    /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and its state does not change, unless the
+    /// store refuses the renewal for good. Then all leases of the manager are lost.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -369,7 +370,7 @@ impl LeaseGuard {
         Some(self.driver.ask(|query| input(query, turn, slot)).1)
     }
 
-    /// What the store said of this guard. The lease may have been lost or released since.
+    /// The store's answer; false if the guard was lost or released since.
     pub(crate) async fn verdict(&self, answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
         Ok(verdict(answer).await? && self.has_not_ended())
     }

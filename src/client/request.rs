@@ -76,7 +76,7 @@ impl LeaseRequest {
     ///
     /// The limit also covers the wait for a store that is silent or fails temporarily, such as a server that is being restarted. For such a
     /// store, a request without a limit does not wait for ever: it fails with [`AcquireError::Store`] once the store has been silent or
-    /// busy for a lease, or has refused a new request three times.
+    /// busy for one to two leases, or has refused a new request three times.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
@@ -178,11 +178,10 @@ impl LeaseRequest {
     /// lease valid: two contexts may act at the same time. Tokens still grow, and fences still refuse the old holder's writes.
     ///
     /// # Errors
-    /// [`AcquireError`]: as for [`acquire`](Self::acquire); also [`AcquireError::Store`] if this manager held no other lease, and the store
-    /// did not answer: then the theft may have been carried out, but is not repeated, and the key is free again soon;
-    /// [`AcquireError::Lost`] if another context stole the lease before this task ran again, or this manager was suspended meanwhile;
-    /// [`InvalidOptions`](crate::InvalidOptions) for a request that is shared, or has a [`timeout`](Self::timeout) or a
-    /// [`priority`](Self::priority).
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); if the attempt that opened this manager's session got no answer, it fails as
+    /// [`AcquireError::Store`] and is not repeated: the old holder may have lost its lease; [`AcquireError::Lost`] if the lease was stolen
+    /// or the session ended before this task ran again; [`InvalidOptions`](crate::InvalidOptions) for a request that is shared, or has a
+    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease; the old holder does not get it back.

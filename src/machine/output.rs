@@ -205,7 +205,7 @@ pub enum LostReason {
     StoreCleared,
     /// The store failed for good.
     StoreFailed,
-    /// The store is full, so the lease could not be renewed.
+    /// The store is full.
     StoreFull,
     /// A newer version rewrote the record.
     FormatTooNew,
@@ -231,7 +231,7 @@ impl LostReason {
 }
 
 impl LostReason {
-    /// What becomes of leases over a store that fails like this for good.
+    /// The reason of a loss by this permanent error.
     pub(crate) fn by_failure(error: &StoreError) -> Self {
         if error.kind == StoreErrorKind::Quota { Self::StoreFull } else { Self::StoreFailed }
     }

@@ -167,9 +167,9 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         false
     }
 
-    /// Deletes the row of a session that has ended for this context, without reading and without reporting the outcome. It is called when
-    /// the platform is about to stop a context over a store that [`abandons`](Self::abandons), and when transactions have failed to delete
-    /// the row. If it does nothing, the session ends by its silence.
+    /// Starts to delete the row of a session that this context has left. It returns at once, without reading and without reporting the
+    /// outcome. It is called when the platform is about to stop a context over a store that [`abandons`](Self::abandons), and when no
+    /// transaction has deleted the row. If it does nothing, the session ends by its silence.
     fn abandon(&self, _session: SessionId) {}
 
     /// The signals that come with this store, for one context: its messages, and its beacons. A manager calls this once, and uses them

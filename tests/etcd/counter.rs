@@ -25,7 +25,7 @@ pub(crate) fn count(address: &str, prefix: &str) {
         let store = Arc::new(connect(address, prefix).await);
         let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
         let leases = leases.lease(killed::LEASE).build().unwrap();
-        // Some transactions arrive late. If their task is dropped meanwhile, another one of its manager writes before them, unless the
+        // Some transactions arrive late. If their task is dropped meanwhile, another task of the manager writes first, unless the
         // manager asks the server for the next lease.
         let proxy = proxy_before(address);
         proxy.delay(Way::ToServer, LATE);

@@ -404,7 +404,7 @@ test("a lease that is held does not keep a program from ending; a wait does", ()
   assert.deepEqual(ran(expires), [0, "next"]);
 });
 
-test("a lease that ends while it asks is not told that it is held", async () => {
+test("a call whose lease ends meanwhile reports no success", async () => {
   for (const call of ["verify", "extend", "upgrade", "downgrade"]) {
     for (const end of ["steal", "another's steal", "close", "release"]) {
       const [leases, others] = [await openManager({}, `${call} ${end}`), await openManager({}, `${call} ${end}`)];

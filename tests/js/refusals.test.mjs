@@ -220,7 +220,7 @@ test("what other locks do by an option is done by a method", async () => {
   const refuse = (options, word) => refused(() => leases.acquire("k", options), "InvalidOptions", LEASE_ERROR, word);
   await refuse({ steal: true }, "`steal`; use `steal(key)`");
   await refuse({ ifAvailable: true }, "`ifAvailable`; use `tryAcquire(key)`");
-  await refuse({ onLost: "abort" }, "`onLost`; use `run(key, work)`");
+  await refuse({ onLost: "abort" }, "`onLost`; it is an option of `run()`");
   for (const verb of ["run", "tryRun", "elect"]) {
     const swapped = () => leases[verb]("k", () => {}, { info: "why" });
     await refused(swapped, "InvalidOptions", LEASE_ERROR, "the work comes last", `${verb}(key, options, work)`);

@@ -21,7 +21,7 @@ pub(crate) async fn count(client: &Client, prefix: &str) {
     let write = async |guard: &LeaseGuard, step| {
         let read: Option<u64> = redis::cmd("GET").arg(&number).query_async(&mut connection.clone()).await.unwrap();
         let count = read.unwrap_or_default() + 1;
-        // Some scripts wait in the server. If their task is dropped meanwhile, another one of its manager writes before them, unless the
+        // Some scripts wait in the server. If their task is dropped meanwhile, another task of the manager writes first, unless the
         // manager asks the server for the next lease. What only reads does not wait.
         if killed::below(2) == 0 {
             let pause = redis::cmd("CLIENT").arg("PAUSE").arg(PAUSE_MS).arg("WRITE").to_owned();

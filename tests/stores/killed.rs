@@ -28,7 +28,7 @@ const WORK: Duration = Duration::from_millis(10);
 pub(crate) const TASKS: u64 = 3;
 /// A write may be dropped at each point where it waits, its commit included. No write waits more often than this.
 const WAITS: u64 = 16;
-/// The longest that a write goes on in the wait in which it is dropped.
+/// The longest time before a waiting write is dropped, in ms.
 const LATEST_DROP_MS: u64 = 30;
 /// The longest pause before a death.
 const LONGEST_PAUSE_US: u64 = 150_000;

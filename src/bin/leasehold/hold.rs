@@ -73,8 +73,8 @@ pub(crate) enum LeaseChange {
     Confirmed,
 }
 
-/// Waits for the next change of a lease, given the last one. With `--on-loss kill`, a lease is late early enough for KILL to come before
-/// its end.
+/// Waits for the next change of a lease, given the last one. With `--on-loss kill`, `Late` comes early enough for KILL to precede the
+/// lease's end.
 pub(crate) async fn next_change(guard: &LeaseGuard, rules: &Rules, last: Option<LeaseChange>) -> LeaseChange {
     let change = async {
         match last {

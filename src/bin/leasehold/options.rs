@@ -164,7 +164,7 @@ pub(crate) struct List {
 pub(crate) struct Status {
     /// The key
     pub(crate) key: String,
-    /// End with 1 if somebody who may be alive holds the key or waits for it
+    /// Exit with 1 if somebody who may be alive holds the key or waits for it
     #[arg(long)]
     pub(crate) exit_code: bool,
     /// Write JSON

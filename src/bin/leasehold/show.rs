@@ -33,7 +33,7 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     Ok(if options.exit_code && may_be_taken(&status, eyes) { Exit::NOT_ACQUIRED } else { Exit::SUCCESS })
 }
 
-/// Whether anybody holds the key or waits for it who may be alive.
+/// Whether somebody who may be alive holds the key or waits for it.
 fn may_be_taken(status: &LeaseStatus, eyes: &Eyes) -> bool {
     let mut holding = status.holders.iter().map(|holder| eyes.holder(holder));
     let mut waiting = status.queue.iter().map(|waiter| eyes.waiter(waiter));

@@ -253,7 +253,7 @@ pub(crate) enum Released {
     /// It had been lost before.
     Lost,
     /// The store did not say.
-    Untold,
+    Unknown,
 }
 
 /// Releases, and tells what goes wrong.
@@ -282,7 +282,7 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> Releas
         "it may have run out, so another process may have been granted the key meanwhile"
     };
     tell(&format!("the lease of {:?} could not be released: {sentence}; {others}", guard.key()));
-    Released::Untold
+    Released::Unknown
 }
 
 /// The store has gone while it was open: another one is opened next. The pause is for one that goes again and again.

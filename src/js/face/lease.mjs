@@ -113,10 +113,10 @@ export class Lease {
   async #ask(call) {
     const wasm = this.#held();
     const answer = await ask(() => call(wasm), this);
-    return this.#isOver(wasm) ? this.#gone() : answer;
+    return this.#isOver(wasm) ? this.#throwLoss() : answer;
   }
 
-  /** Whether it was lost or released since the store answered. */
+  /** Whether the lease is lost or released by now. */
   #isOver(wasm) {
     return this.#released || wasm.reason !== undefined;
   }
@@ -124,10 +124,10 @@ export class Lease {
   /** The wasm's lease, unless it was released. */
   #held() {
     const wasm = this.#wasm;
-    return wasm && !this.#released ? wasm : this.#gone();
+    return wasm && !this.#released ? wasm : this.#throwLoss();
   }
 
-  #gone() {
+  #throwLoss() {
     throw lossOf(this, this.#reason ?? this.#wasm?.reason);
   }
 

@@ -140,8 +140,8 @@ export function read(options, kinds, item = "") {
   });
 }
 
-/** What other lock libraries request by an option, and this one by a method. */
-const METHODS = { steal: "use `steal(key)`", onLost: "use `run(key, work)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
+/** What other methods take, or other lock libraries request by an option. */
+const METHODS = { steal: "use `steal(key)`", onLost: "it is an option of `run()`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
 
 function advice(stranger, names) {
   if (stranger === "timeoutMs") {

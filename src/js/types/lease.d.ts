@@ -46,8 +46,8 @@ export class Lease {
 
   /**
    * Resolves with the reason when the lease is lost; pending for ever after a normal release. Never rejects. In
-   * Node.js, a lease that is held and this promise do not keep the process alive. The pending promise of a method does, but not while your
-   * work runs in it.
+   * Node.js, a lease that is held and this promise do not keep the process alive. A method's pending promise does, except while your
+   * work runs.
    */
   readonly lost: Promise<LostReason>;
 
@@ -73,9 +73,9 @@ export class Lease {
   /**
    * Asks the store whether the lease is still held, and renews it. Resolves with `false` if the lease is lost.
    *
-   * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and its state does not change. If
-   * the store refuses the renewal for good, as the message says, all leases of the manager are lost as `StoreFailed`; for `Quota`, as
-   * `StoreFull`.
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then it is unknown whether the lease is held, and its state does not
+   * change, unless the store refuses the renewal for good. Then all leases of the manager are lost: for `Quota` as `StoreFull`, else as
+   * `StoreFailed`.
    */
   verify(): Promise<boolean>;
 

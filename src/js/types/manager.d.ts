@@ -126,7 +126,7 @@ export class LeaseManager extends EventTarget {
    * above all Firefox, delay the timers of such a page.
    *
    * If the store is silent, it fails with `Store` after about three times the `storeTimeoutMs` of the manager: 15 s with the default times.
-   * It takes longer if the manager holds leases or is asked for others meanwhile, because the store is asked for those as well.
+   * It takes longer while the manager holds or requests other leases, because it asks the store for those, too.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` while the page is suspended.
@@ -164,9 +164,9 @@ export class LeaseManager extends EventTarget {
    * else at its next heartbeat. Until then it considers its lease valid: two contexts may act at the same time. Tokens still grow, and
    * {@link Lease.fence fences} still refuse the old holder's writes.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; also `Store` if this manager held no other lease, and the store did
-   * not answer: then the theft may have been carried out, but is not repeated, and the key is free again soon; `LeaseLost` if another
-   * context stole the lease before your code ran, or the page was frozen meanwhile.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; if the attempt that opened the manager's session got no answer, it
+   * fails with `Store` and is not repeated: the old holder may have lost its lease; `LeaseLost` if the lease was stolen or the session
+   * ended before your code ran.
    * @example
    * ```js
    * const lease = await leases.steal("notes", { info: "the user said: edit here" });
@@ -408,13 +408,12 @@ export interface TryAcquireOptions {
 export interface AcquireAllOptions {
   /**
    * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once. Such a try ends when the store
-   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager, or later if the manager holds
-   * leases or is asked for others meanwhile.
+   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager, or later while the manager holds
+   * or requests other leases.
    *
-   * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit
-   * also covers the wait for a store that is silent or fails temporarily. For such a store, a request without a limit
-   * does not wait for ever: it fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three
-   * times.
+   * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit also covers the
+   * wait for a store that is silent or fails temporarily. For such a store, a request without a limit does not wait for ever: it fails with
+   * `Store` once the store has been silent or busy for one to two leases, or has refused a new request three times.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

@@ -285,7 +285,7 @@ impl Cohort {
         self.seeking().is_some_and(|seeking| seeking.thefts > 0)
     }
 
-    /// Takes out the turns of such a theft, if there is one. The request goes on for the others, and ends if there are none.
+    /// Removes the thieves of such a theft. The request goes on for its other turns, if there are any.
     pub(super) fn take_unsure_thieves(&mut self) -> Vec<TurnId> {
         if !self.may_have_stolen() {
             return Vec::new();

@@ -154,7 +154,7 @@ impl Machine {
         let refusal = match fault {
             _ if store != Some(ticket.store) => FenceRefusal::Lost(LostReason::StoreCleared),
             None if of_ticket.is_some() => return Ok(()),
-            // Even if the guard upgrades again: a second try would begin under the shared lease, and pass.
+            // For good: after another upgrade, a second try that began under the shared lease would pass.
             Some(Outcome::Downgraded) if of_ticket.is_some() => return Err(FenceRefusal::Downgraded),
             None | Some(Outcome::Downgraded) => FenceRefusal::Lost(LostReason::Expired),
             Some(outcome) => {

@@ -57,8 +57,8 @@ impl Machine {
         self.seek_anew(slot, LostReason::Stolen, now);
     }
 
-    /// The session has ended in which a theft was sent that may have been applied. Its thieves do not steal again, because they would rob
-    /// whoever was granted the key since.
+    /// The session of a theft that may have been applied has ended. Its thieves do not steal again, because they would rob whoever was
+    /// granted the key since.
     pub(super) fn refuse_unsure_thieves(&mut self, slot: &Slot, refusal: &Refusal) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let thieves = cohort.take_unsure_thieves();
@@ -300,7 +300,7 @@ impl Machine {
         let Some(held) = self.cohorts.take_held(slot) else { return debug_assert!(false, "its user detaches it") };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot, &held);
-        self.last_writers.left(&slot.key, held.next_token);
+        self.last_writers.detached(&slot.key, held.next_token);
         self.detached.push((slot.key.clone(), token));
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);

@@ -29,8 +29,8 @@ struct Hand {
     /// The last token of the latest exclusive grant that this context knows of.
     known: Option<Token>,
     changed: bool,
-    /// The next token of a lease that left for another guard, which may be one of another context.
-    left: Option<Token>,
+    /// The next token of a detached lease, which another context may resume.
+    detached_at: Option<Token>,
     used: u64,
 }
 
@@ -95,22 +95,21 @@ impl LastWriters {
         self.drop_doubles();
     }
 
-    /// Notes a grant. `cursor` is the next token of a lease that was resumed: if it is the one with which the lease left here, nobody has
-    /// held it since.
+    /// Notes a grant. `cursor` is the next token of a lease that was resumed: if it equals `detached_at`, nobody has held the lease since.
     pub(super) fn granted(&mut self, key: &Key, mode: Mode, granted: &Granted, cursor: Option<Token>) {
         let hand = self.change(key);
-        let left = hand.left.take();
-        if cursor.is_some() && left == cursor {
+        let detached_at = hand.detached_at.take();
+        if cursor.is_some() && detached_at == cursor {
             return;
         }
-        let was_elsewhere = left.is_some() || cursor.is_some();
+        let was_elsewhere = detached_at.is_some() || cursor.is_some();
         hand.changed |= hand.known.is_some_and(|known| was_elsewhere || known != granted.previous);
         hand.known = Some(if mode == Mode::Exclusive { granted.block.last } else { granted.previous });
     }
 
-    /// Notes that a lease leaves for another guard.
-    pub(super) fn left(&mut self, key: &Key, next: Token) {
-        self.change(key).left = Some(next);
+    /// Notes that a lease is detached.
+    pub(super) fn detached(&mut self, key: &Key, next: Token) {
+        self.change(key).detached_at = Some(next);
     }
 
     /// Notes that an exclusive lease got more tokens.

@@ -84,7 +84,7 @@ impl Machine {
         if self.life.is_over() {
             return;
         }
-        // Twice the limit: an operation in flight, then the releases. A little of it is left for the store's own end.
+        // Twice the limit: an operation in flight, then the releases. A quarter of a limit is left for closing the store.
         let limit = self.config.store_timeout_ms;
         self.life = Life::Closing { until: now.plus(limit * 2 - limit / 4) };
         for slot in &self.cohorts.slots() {

@@ -166,7 +166,7 @@ impl Machine {
     }
 
     /// Sessions that could not be ended are ended later: by each further opening, which would otherwise wait behind them, and by a few
-    /// other attempts. Whoever makes no attempt any more, or is suspended, asks for a blind delete.
+    /// other attempts. A context that stops trying or is suspended asks for a blind delete.
     fn end_stale_later(&mut self, opens: bool, endings: &[Ending], error: &StoreError, now: Monotonic) {
         let failures = self.session.note_stale_failure();
         let tries_again = error.retry && (opens || failures < ATTEMPTS);
@@ -190,7 +190,7 @@ impl Machine {
         self.session.unended().chain(in_flight.into_iter().flatten()).collect()
     }
 
-    /// Has the store delete the rows of this context's own sessions among these, without an answer: somebody may keep them locked.
+    /// Has the store delete the rows of our own sessions in `endings`, without an answer: somebody may keep them locked.
     // Protocol: docs/protocol.md#s10.
     pub(super) fn abandon(&mut self, endings: &[Ending]) {
         if !KEYS_MAY_BE_LOCKED {

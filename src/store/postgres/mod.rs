@@ -301,7 +301,7 @@ impl Store for PostgresStore {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.place.lending.lender().leave();
         }
-        // A program that ends now would lose its last messages, which report that another context was granted its lease, or delete a row.
+        // A program that ends now would lose its last messages: reports of grants to other contexts, and deletes of rows.
         let speaking = self.speaking.clone();
         // If the runtime has ended, the messages have ended with it.
         let _ = inside(&self.place.runtime, async move { speaking.end().await }).await;

@@ -96,7 +96,7 @@ fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
 /// Such a transaction keeps the session's row locked, so nobody can delete it before the commit. By then the manager is closed, and its
 /// runtime has ended.
 #[test]
-fn who_closed_while_a_fence_that_renews_was_open_keeps_nothing_after_the_commit() {
+fn a_manager_closed_during_fence_and_renew_frees_its_keys_at_the_commit() {
     on_server("fence_closes", |place| async move {
         keeps_nothing_after_the_commit(&place, async |leases| leases.close().await).await;
     });
@@ -104,7 +104,7 @@ fn who_closed_while_a_fence_that_renews_was_open_keeps_nothing_after_the_commit(
 
 /// The same for a manager that is suspended. Its process sleeps when the row is free at last.
 #[test]
-fn who_was_suspended_while_a_fence_that_renews_was_open_keeps_nothing_after_the_commit() {
+fn a_manager_suspended_during_fence_and_renew_frees_its_keys_at_the_commit() {
     on_server("fence_suspends", |place| async move {
         let watch = place.client().await;
         keeps_nothing_after_the_commit(&place, async |leases| {

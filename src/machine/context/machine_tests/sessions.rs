@@ -383,7 +383,7 @@ fn s10_a_session_that_no_transaction_could_end_is_abandoned() {
 
 /// The store does not answer the end of the session, or what was under way before it.
 #[test]
-fn s10_who_must_close_before_the_store_answers_abandons_its_session() {
+fn s10_a_forced_close_abandons_the_session() {
     for is_under_way in [false, true] {
         let mut script = held();
         let (session, since) = (script.machine.session(), script.now_ms);
@@ -397,13 +397,13 @@ fn s10_who_must_close_before_the_store_answers_abandons_its_session() {
             outputs.extend_from_slice(script.tick(10));
         }
         assert_eq!(abandoned(&outputs), [session]);
-        assert!(script.now_ms - since < 10_000, "of two store time-outs, the end of the store needs a little");
+        assert!(script.now_ms - since < 10_000, "it leaves time to close the store");
     }
 }
 
 /// Whoever has the parts of such a lease may still resume it, although the store did not answer that it had left the session.
 #[test]
-fn s10_who_must_close_before_a_lease_has_left_its_session_lets_the_session_be() {
+fn s10_a_forced_close_with_a_detached_lease_abandons_no_session() {
     let mut script = held();
     let (slot, to) = (script.slot(), SessionId(99));
     script.input(Input::Detach { turn: TurnId(1), slot, to });

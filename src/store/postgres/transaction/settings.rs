@@ -29,12 +29,13 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
-/// For a transaction that goes out as one message, whose sender may be gone when the server executes it. It may wait for a lock for as
-/// long as for anything.
+/// For a transaction that goes out as one message, whose sender may be gone when the server executes it. Only the statement's limit ends a
+/// wait for a lock. A server from version 14 on may check whether its client is still connected.
 pub(in super::super) fn begin_last_word(limit: Duration, round: &mut Round) {
     round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
     round.add(&format!("SET LOCAL statement_timeout = {}", limit.as_millis()));
     round.add("SET LOCAL lock_timeout = 0");
+    round.add("SELECT set_config(name, '0', true) FROM pg_settings WHERE name = 'client_connection_check_interval'");
 }
 
 /// How long a statement waits for a lock, in ms. A context sends nothing else meanwhile, and somebody's fenced transaction may stay open

@@ -49,7 +49,7 @@ async fn waits(tab: &Tab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// After the worker before was ended, after it was done, and after its lease was stolen while it went on.
+/// After its predecessor was terminated, was done, or was robbed and went on.
 pub async fn a_worker_opens_the_file_that_its_predecessor_had_open(world: &World) -> anyhow::Result<()> {
     if of_guides()?.is_empty() {
         return Ok(());

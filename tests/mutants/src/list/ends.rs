@@ -153,7 +153,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "S10",
         "a context that must close leaves its row to a lease of silence",
-        Rule("sessions::s10_who_must_close"),
+        Rule("sessions::s10_a_forced_close_abandons"),
         &[edit(LIFE, "            self.abandon(&unended);\n", "            _ = unended;\n")],
     ),
     Mutant::new(
