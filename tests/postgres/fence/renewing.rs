@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{LeaseManager, executor::TokioExecutor};
-use tokio::{runtime::Runtime, time::timeout};
+use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
 
 use super::{acquire, holder, manager, note, noted, notes};
 use crate::{
@@ -117,25 +120,23 @@ fn a_manager_suspended_during_fence_and_renew_frees_its_keys_at_the_commit() {
     });
 }
 
-/// A manager stops during such a transaction, and its runtime ends. Then the transaction is committed.
+/// A manager stops during such a transaction, and its runtime ends. Then the transaction is committed, after a server that looks whether
+/// its clients are still there has had time to look.
 async fn keeps_nothing_after_the_commit(place: &Place, stop: impl AsyncFnOnce(&LeaseManager)) {
     let other = manager(place).await;
     let mut user = notes(place).await;
     let mut transaction = user.transaction().await.unwrap();
     let runtime = Runtime::new().unwrap();
-    let store = runtime
-        .spawn({
-            let place = place.clone();
-            async move { place.store().await }
-        })
-        .await
-        .unwrap();
+    let watched = format!("{}?options=-c%20client_connection_check_interval%3D20", place.url);
+    let store = PostgresStore::builder(&watched).prefix(&place.prefix);
+    let store = runtime.spawn(async move { store.connect().await.unwrap() }).await.unwrap();
     let builder = LeaseManager::builder(store, TokioExecutor::new());
     let leases = builder.lease(WHOLE).store_timeout(Duration::from_millis(500)).build().unwrap();
     let guard = acquire(&leases).await;
     let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
     stop(&leases).await;
     runtime.shutdown_background();
+    sleep(Duration::from_millis(200)).await;
     transaction.commit().await.unwrap();
     fenced.committed();
     let _guard = timeout(PATIENCE, acquire(&other)).await.expect("the lease goes with the commit");
