@@ -248,8 +248,8 @@ impl LeaseRequest {
                 match guard.told_loss() {
                     // Its time was over before its task ran again. The next one may fare no better.
                     Some(LostReason::Expired) if wish.max_hold.is_some() => return Err(guard.loss()),
-                    // It would rob a later thief.
-                    Some(LostReason::Stolen) if wish.steal => return Err(guard.loss()),
+                    // It would rob whoever was granted the key since.
+                    _ if wish.steal => return Err(guard.loss()),
                     _ => {}
                 }
                 driver = pending.driver.clone();

@@ -247,7 +247,7 @@ impl<W: Witness> Judge<W> {
                 LostReason::Stolen => tally.count("a loss by a neighbour's theft was told", true),
                 LostReason::Evicted => tally.count("a loss by eviction was told", evicted.contains(&of_it)),
                 LostReason::Expired => tally.count("a loss by expiry was told", true),
-                LostReason::Suspended | LostReason::Closed | LostReason::StoreFailed => {
+                LostReason::Suspended | LostReason::Closed | LostReason::StoreFailed | LostReason::StoreFull => {
                     losses.contains(&(watched.context, reason))
                 }
                 _ => false,

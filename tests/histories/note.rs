@@ -54,13 +54,14 @@ pub(crate) struct Note {
     pub(crate) what: What,
 }
 
-const REASONS: [LostReason; 8] = [
+const REASONS: [LostReason; 9] = [
     LostReason::Expired,
     LostReason::Stolen,
     LostReason::Suspended,
     LostReason::Evicted,
     LostReason::StoreCleared,
     LostReason::StoreFailed,
+    LostReason::StoreFull,
     LostReason::FormatTooNew,
     LostReason::Closed,
 ];

@@ -248,3 +248,27 @@ fn a_lease_that_its_own_context_resumes_has_not_changed_hands() {
         }
     });
 }
+
+#[test]
+fn a_shared_lease_that_was_resumed_has_not_changed_hands() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let parts = one.leases.lock("k").shared().acquire().await.unwrap().into_parts();
+        let reader = one.leases.lock("k").shared().acquire().await.unwrap();
+        assert!(!reader.changed_hands(), "nobody else has had it");
+        two.leases.resume(parts).await.unwrap().release().await.unwrap();
+        reader.release().await.unwrap();
+        assert!(!one.leases.lock("k").shared().acquire().await.unwrap().changed_hands(), "nobody had it alone");
+    });
+}
+
+#[test]
+fn an_exclusive_lease_that_was_downgraded_elsewhere_has_changed_hands() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let parts = one.leases.lock("k").acquire().await.unwrap().into_parts();
+        let guard = two.leases.resume(parts).await.unwrap();
+        guard.downgrade().await.unwrap();
+        assert!(one.leases.lock("k").shared().acquire().await.unwrap().changed_hands(), "it was exclusive elsewhere");
+    });
+}

@@ -352,3 +352,72 @@ fn an_answer_about_a_lease_that_has_ended_since_is_not_told_as_good_news() {
         });
     }
 }
+
+/// The theft was granted, and the manager is suspended before its task runs.
+#[test]
+fn a_thief_that_was_suspended_before_its_task_ran_does_not_steal_again() {
+    everywhere(async |world| {
+        let (holder, waiter, (thief, _)) = (world.tab(), world.tab(), slow(world));
+        let _robbed = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = thief.lock("other").acquire().await.unwrap();
+        let mut waits = pin!(waiter.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        let mut theft = pin!(thief.lock("k").steal());
+        assert!(world.within(ms(1), &mut theft).await.is_none());
+        world.sim.pass(ms(50)).await;
+        thief.suspend();
+        let next = world.within(LEASE * 3, &mut waits).await.expect("it is free").unwrap();
+        thief.wake();
+        let told = world.within(secs(5), theft).await;
+        assert!(next.verify().await.unwrap(), "robbed; the thief: {told:?}");
+        assert!(matches!(told, Some(Err(AcquireError::Lost { .. }))), "{told:?}");
+    });
+}
+
+/// The page freezes between its theft and the answer, for longer than its lease.
+#[test]
+fn a_thief_that_was_frozen_does_not_steal_again() {
+    for has_other in [false, true] {
+        for span in [LEASE, LEASE * 5 / 4, LEASE * 3] {
+            everywhere(async |world| {
+                let (holder, waiter) = (world.tab(), world.tab());
+                let context = world.sim.context();
+                let store = SlowStore::new(world.shared.clone(), context.clone(), 10..=10);
+                let thief = LeaseManager::builder(store, context.clone()).lease(LEASE).heartbeat(HEARTBEAT);
+                let thief = thief.build().unwrap();
+                let _robbed = holder.leases.lock("k").acquire().await.unwrap();
+                let _other = if has_other { Some(thief.lock("other").acquire().await.unwrap()) } else { None };
+                let mut waits = pin!(waiter.leases.lock("k").acquire());
+                assert!(world.within(secs(1), &mut waits).await.is_none());
+                let mut theft = pin!(thief.lock("k").steal());
+                assert!(world.within(ms(12), &mut theft).await.is_none());
+                context.freeze();
+                let next = world.within(span, &mut waits).await;
+                context.thaw();
+                let told = world.within(LEASE * 3, &mut theft).await;
+                if let Some(Ok(next)) = next {
+                    assert!(next.verify().await.unwrap(), "robbed; the thief: {told:?}");
+                }
+            });
+        }
+    }
+}
+
+/// The handle is released while its upgrade waits, and a clone keeps the lease.
+#[test]
+fn the_upgrade_of_a_released_handle_leaves_its_clone_shared() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let reader = two.leases.lock("k").shared().acquire().await.unwrap();
+        let guard = one.leases.lock("k").shared().acquire().await.unwrap();
+        let clone = guard.clone();
+        let mut upgrade = pin!(guard.upgrade());
+        assert!(world.within(secs(1), &mut upgrade).await.is_none());
+        drop(guard.release());
+        reader.release().await.unwrap();
+        let told = world.within(secs(5), upgrade).await.expect("the other reader has gone");
+        world.sim.pass(secs(5)).await;
+        let third = two.leases.lock("k").shared().try_acquire().await.unwrap();
+        assert!(told.is_err() && third.is_some() && clone.is_valid(), "{told:?}, {clone:?}");
+    });
+}

@@ -330,7 +330,9 @@ impl<'a> Supervisor<'a> {
                 let what = format!("the lease of {key:?} is lost: {}", hold::meaning(reason));
                 let what = match self.last_error.sentence() {
                     // The last error may say why the store failed for good.
-                    Some(said) if reason == LostReason::StoreFailed => format!("{what} ({said})"),
+                    Some(said) if matches!(reason, LostReason::StoreFailed | LostReason::StoreFull) => {
+                        format!("{what} ({said})")
+                    }
                     _ => what,
                 };
                 (what, "goes on without it".into(), self.job.rules.grace)

@@ -270,12 +270,14 @@ async function granted(wasm, { name, ifAvailable, steal, signal }) {
     // A page may have been stopped meanwhile. A lock that was stolen by then counts as granted.
     if (!lease || lease.remainingMs > 0 || lease.reason === "Stolen") return lease;
     if (!lease.reason && (await ask(() => lease.verify()))) return lease;
+    const { reason = "Expired" } = lease;
     giveBack(lease).catch(() => {});
+    // A theft is not repeated: it would rob whoever has the lock by now.
+    if (steal) throw lossOf(name, reason);
   } catch (error) {
     if (error.code !== "LeaseLost") {
       if (!isOver(signal)) throw error;
     } else if (ifAvailable || steal) {
-      // A theft is not repeated: it would rob a later thief.
       throw lossOf(name, error.reason);
     }
   }

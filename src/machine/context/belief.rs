@@ -147,8 +147,8 @@ impl Machine {
     /// All leases of the session are lost. The turns that still wait queue again in the next session.
     fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
         for slot in &self.cohorts.slots() {
-            let believed = self.drop_hold(slot, reason).is_some();
             self.refuse_unsure_thieves(slot, &Refusal::Lost(reason));
+            let believed = self.drop_hold(slot, reason).is_some();
             let tries = self.cohorts.seeking(slot).is_some_and(|seeking| !seeking.wait);
             match slot.own {
                 // It is sent again as it is: for several keys at once, or for one particular lease.
@@ -163,6 +163,7 @@ impl Machine {
     // Protocol: docs/protocol.md#s10.
     pub(super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
+        self.detached.clear();
         self.drop_all_of_session(now);
         self.rest_after(transaction);
     }

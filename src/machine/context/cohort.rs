@@ -118,6 +118,8 @@ pub(super) struct Held {
     pub(super) contended: bool,
     /// Whether it was granted from a queue. Then others are likely to wait, and it is released as soon as it is unused.
     pub(super) queued_for: bool,
+    /// Whether a theft was granted.
+    pub(super) stolen: bool,
     pub(super) tenure_since: Monotonic,
     pub(super) handoffs: u32,
     /// Whether it passed from one user to another since the store was last asked whether others wait.
@@ -282,7 +284,8 @@ impl Cohort {
 
     /// Whether a theft was sent that the store may have applied.
     pub(super) fn may_have_stolen(&self) -> bool {
-        self.seeking().is_some_and(|seeking| seeking.thefts > 0)
+        let untold = self.held().is_some_and(|held| held.stolen && held.users.is_empty());
+        untold || self.seeking().is_some_and(|seeking| seeking.thefts > 0)
     }
 
     /// Removes the thieves of such a theft. The request goes on for its other turns, if there are any.
@@ -291,10 +294,13 @@ impl Cohort {
             return Vec::new();
         }
         let thieves = core::iter::from_fn(|| self.turns.pop_thief()).collect();
-        if self.turns.is_empty() {
-            self.stage = Stage::Idle;
-        } else {
-            self.rob_no_more();
+        if let Stage::Seeking(seeking) = &mut self.stage {
+            seeking.thefts = 0;
+            if self.turns.is_empty() {
+                self.stage = Stage::Idle;
+            } else {
+                self.rob_no_more();
+            }
         }
         thieves
     }
@@ -340,6 +346,7 @@ impl Held {
             upgrade: None,
             contended: granted.contended,
             queued_for: false,
+            stolen: false,
             tenure_since: now,
             handoffs: 0,
             passed_on: false,

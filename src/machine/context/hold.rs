@@ -32,6 +32,7 @@ impl Machine {
         let mut held = Held::new(request, slot.mode, granted, now);
         held.contended = cohort.note_contention(sent, granted.contended);
         held.queued_for = cohort.waits();
+        held.stolen = cohort.may_have_stolen();
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         cohort.stage = Stage::Held(held);
         cohort.ahead = Ahead::default();
@@ -246,6 +247,10 @@ impl Machine {
     /// The lease is lost. Its request is withdrawn, too, and the turns that still wait ask again.
     // Protocol: docs/protocol.md#s11.
     pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        let stole = |cohort: &&mut Cohort| cohort.held().is_some() && cohort.may_have_stolen();
+        if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
+            self.refuse(thief, Refusal::Lost(reason));
+        }
         if let Some(held) = self.drop_hold(slot, reason) {
             self.withdraw_former(slot, &held, now);
             self.withdraw_request(slot, held.request, now);
@@ -300,7 +305,9 @@ impl Machine {
         let Some(held) = self.cohorts.take_held(slot) else { return debug_assert!(false, "its user detaches it") };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot, &held);
-        self.last_writers.detached(&slot.key, held.next_token);
+        if held.was_exclusive(slot) {
+            self.last_writers.detached(&slot.key, held.next_token);
+        }
         self.detached.push((slot.key.clone(), token));
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);

@@ -102,7 +102,7 @@ impl LastWriters {
         if cursor.is_some() && detached_at == cursor {
             return;
         }
-        let was_elsewhere = detached_at.is_some() || cursor.is_some();
+        let was_elsewhere = detached_at.is_some() || (mode == Mode::Exclusive && cursor.is_some());
         hand.changed |= hand.known.is_some_and(|known| was_elsewhere || known != granted.previous);
         hand.known = Some(if mode == Mode::Exclusive { granted.block.last } else { granted.previous });
     }

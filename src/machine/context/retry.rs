@@ -132,6 +132,8 @@ impl Machine {
             let refusal = Refusal::Store(error.clone());
             for slot in &self.cohorts.pick(None, &|_, cohort| cohort.may_have_stolen()) {
                 self.refuse_unsure_thieves(slot, &refusal);
+                // What is left asks by itself: the attempt that failed has the priority and the info of the thief.
+                self.seek(slot, now);
             }
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {

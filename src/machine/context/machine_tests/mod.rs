@@ -22,6 +22,7 @@ mod sessions;
 mod soon;
 mod sure;
 mod suspension;
+mod thieves;
 mod unheard;
 
 use alloc::vec::Vec;

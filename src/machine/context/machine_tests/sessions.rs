@@ -415,3 +415,23 @@ fn s10_a_forced_close_with_a_detached_lease_abandons_no_session() {
     let closes = |output: &Output| matches!(output, Output::Command(Command::Store { batch, .. }) if batch.step == SessionStep::Close);
     assert!(abandoned(&outputs).is_empty() && !outputs.iter().any(closes), "{outputs:?}");
 }
+
+/// A detached lease of an earlier session does not matter to a later one.
+#[test]
+fn s10_a_forced_close_abandons_the_session_although_an_earlier_one_had_a_detached_lease() {
+    let mut script = held();
+    let slot = script.slot();
+    script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot: slot.clone(), span_ms: 0 });
+    let id = script.sent().0;
+    script.input(Input::Detach { turn: TurnId(1), slot, to: SessionId(99) });
+    script.result(id, Ok(Reply { robbed: None, ..said([Outcome::NoSession]) }));
+    script.ask_for(Turn::new(TurnId(2), named("b")));
+    script.until_sent();
+    script.answer([granted(640)]);
+    let session = script.machine.session();
+    let mut outputs = script.input(Input::Close).to_vec();
+    while !outputs.contains(&Output::Event(Event::Closed)) {
+        outputs.extend_from_slice(script.tick(10));
+    }
+    assert_eq!(abandoned(&outputs), [session]);
+}

@@ -282,7 +282,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule k",
         "a thief whose task is late robs the later thief",
         Scenario("stale::a_thief_whose_lease_was_stolen_before"),
-        &[edit("src/client/request.rs", "LostReason::Stolen) if wish.steal", "LostReason::Stolen) if false")],
+        &[edit("src/client/request.rs", "_ if wish.steal =>", "_ if false =>")],
     ),
     Mutant::new(
         "rule e",
