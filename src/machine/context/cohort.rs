@@ -288,21 +288,9 @@ impl Cohort {
         untold || self.seeking().is_some_and(|seeking| seeking.thefts > 0)
     }
 
-    /// Removes the thieves of such a theft. The request goes on for its other turns, if there are any.
+    /// Removes the thieves of such a theft. Its request does not go on: the other turns, if there are any, ask anew.
     pub(super) fn take_unsure_thieves(&mut self) -> Vec<TurnId> {
-        if !self.may_have_stolen() {
-            return Vec::new();
-        }
-        let thieves = core::iter::from_fn(|| self.turns.pop_thief()).collect();
-        if let Stage::Seeking(seeking) = &mut self.stage {
-            seeking.thefts = 0;
-            if self.turns.is_empty() {
-                self.stage = Stage::Idle;
-            } else {
-                self.rob_no_more();
-            }
-        }
-        thieves
+        if self.may_have_stolen() { core::iter::from_fn(|| self.turns.pop_thief()).collect() } else { Vec::new() }
     }
 
     /// Whether the request has a place in the queue, or waits for the queue. An upgrade without a place also waits while it watches the

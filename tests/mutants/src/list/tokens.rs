@@ -106,12 +106,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/cohort.rs", "held.stolen && held.users.is_empty()", "held.stolen && false")],
     ),
     Mutant::new(
-        "I5",
-        "a theft that was refused counts for the next thief of its manager",
-        Rule("thieves::a_thief_whose_theft_was_certainly"),
-        &[edit("src/machine/context/cohort.rs", "            seeking.thefts = 0;\n", "")],
-    ),
-    Mutant::new(
         "rule s",
         "the end of a fence of an earlier lease counts for the present one",
         Rule("fence::s_what_an_earlier_lease"),
