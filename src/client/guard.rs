@@ -372,12 +372,12 @@ impl LeaseGuard {
 
     /// The store's answer; false if the guard was lost or released since.
     pub(crate) async fn verdict(&self, answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
-        Ok(verdict(answer).await? && self.has_not_ended())
-    }
-
-    /// Whether this guard was not released, and no loss of its lease was reported.
-    fn has_not_ended(&self) -> bool {
-        !self.is_given_back() && self.told_loss().is_none()
+        let Some(answer) = answer else { return Ok(false) };
+        match answer.await {
+            Some(Response::Verified(held)) => Ok(held? && !self.is_given_back() && self.told_loss().is_none()),
+            Some(Response::Failed(Refusal::Store(error))) => Err(error),
+            _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
+        }
     }
 
     /// Waits for the outcome. It is an error if the lease is no longer held.
@@ -396,15 +396,6 @@ impl LeaseGuard {
         if !core::mem::replace(&mut self.fate.state().releasing, true) {
             self.driver.begin_release(Input::Release { turn: self.fate.turn, slot: self.fate.slot.clone() });
         }
-    }
-}
-
-async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
-    let Some(answer) = answer else { return Ok(false) };
-    match answer.await {
-        Some(Response::Verified(result)) => result,
-        Some(Response::Failed(Refusal::Store(error))) => Err(error),
-        _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
     }
 }
 

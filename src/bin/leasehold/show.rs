@@ -35,9 +35,9 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
 
 /// Whether somebody who may be alive holds the key or waits for it.
 fn may_be_taken(status: &LeaseStatus, eyes: &Eyes) -> bool {
-    let mut holding = status.holders.iter().map(|holder| eyes.holder(holder));
-    let mut waiting = status.queue.iter().map(|waiter| eyes.waiter(waiter));
-    holding.any(|life| life != Life::Dead) || waiting.any(|life| life != Life::Dead)
+    let holding = status.holders.iter().map(|holder| eyes.holder(holder));
+    let waiting = status.queue.iter().map(|waiter| eyes.waiter(waiter));
+    holding.chain(waiting).any(|life| life != Life::Dead)
 }
 
 /// Opens a store to read it. If nobody can hold a key there, says so and opens an empty one.

@@ -53,13 +53,12 @@ impl LeaseGuard {
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: success is reported only if the lease is valid at this moment.
         let held = if told && !self.is_valid() { self.verify().await.map_err(AcquireError::from)? } else { true };
-        let stands = held && self.has_not_ended();
         // Otherwise the lease is shared again, for clones of a guard that was released meanwhile.
-        if !told || stands {
+        if held {
             upgrading.query = None;
         }
         match response {
-            Some(Response::Upgraded) if stands => {
+            Some(Response::Upgraded) if held => {
                 self.fate.state().untold_upgrades.clear();
                 Ok(())
             }

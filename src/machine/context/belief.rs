@@ -163,7 +163,6 @@ impl Machine {
     // Protocol: docs/protocol.md#s10.
     pub(super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
-        self.detached.clear();
         self.drop_all_of_session(now);
         self.rest_after(transaction);
     }
@@ -177,6 +176,7 @@ impl Machine {
     pub(super) fn drop_all_of_session(&mut self, now: Monotonic) {
         self.drop_operations_of_session(now);
         self.watches.forget(self.cohorts.waiting());
+        self.detached.clear();
     }
 
     /// Whether the leases have been in doubt for at least [`longest_doubt`](Self::longest_doubt), so that work under them must stop.

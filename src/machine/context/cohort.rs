@@ -284,8 +284,7 @@ impl Cohort {
 
     /// Whether a theft was sent that the store may have applied.
     pub(super) fn may_have_stolen(&self) -> bool {
-        let untold = self.held().is_some_and(|held| held.stolen && held.users.is_empty());
-        untold || self.seeking().is_some_and(|seeking| seeking.thefts > 0)
+        self.held().is_some_and(Held::is_untold_theft) || self.seeking().is_some_and(|seeking| seeking.thefts > 0)
     }
 
     /// Removes the thieves of such a theft. Its request does not go on: the other turns, if there are any, ask anew.
@@ -319,6 +318,11 @@ impl Cohort {
 }
 
 impl Held {
+    /// Whether a theft was granted, and its thief has no guard yet.
+    pub(super) fn is_untold_theft(&self) -> bool {
+        self.stolen && self.users.is_empty()
+    }
+
     pub(super) fn new(request: RequestId, mode: Mode, granted: &Granted, now: Monotonic) -> Self {
         let TokenBlock { first, last } = granted.block;
         Self {

@@ -51,11 +51,17 @@ impl Machine {
     /// for this very lease, or for several keys at once, which fails. If the grant was a theft, its thief does not steal again, because it
     /// would rob the later thief.
     fn stolen_unheard(&mut self, slot: &Slot, now: Monotonic) {
-        let stole = |cohort: &&mut Cohort| cohort.may_have_stolen();
-        if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
-            self.refuse(thief, Refusal::Lost(LostReason::Stolen));
+        if self.cohorts.get(slot).is_some_and(Cohort::may_have_stolen) {
+            self.refuse_thief(slot, LostReason::Stolen);
         }
         self.seek_anew(slot, LostReason::Stolen, now);
+    }
+
+    /// Tells the thief whose lease was lost before it had a guard. Other thieves have not stolen yet.
+    fn refuse_thief(&mut self, slot: &Slot, reason: LostReason) {
+        if let Some(thief) = self.cohorts.change(slot).and_then(|cohort| cohort.turns.pop_thief()) {
+            self.refuse(thief, Refusal::Lost(reason));
+        }
     }
 
     /// The session of a theft that may have been applied has ended. Its thieves do not steal again, because they would rob whoever was
@@ -247,11 +253,10 @@ impl Machine {
     /// The lease is lost. Its request is withdrawn, too, and the turns that still wait ask again.
     // Protocol: docs/protocol.md#s11.
     pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
-        let stole = |cohort: &&mut Cohort| cohort.held().is_some() && cohort.may_have_stolen();
-        if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
-            self.refuse(thief, Refusal::Lost(reason));
-        }
         if let Some(held) = self.drop_hold(slot, reason) {
+            if held.is_untold_theft() {
+                self.refuse_thief(slot, reason);
+            }
             self.withdraw_former(slot, &held, now);
             self.withdraw_request(slot, held.request, now);
             self.withdraw_upgrade(slot, held.upgrade, now);

@@ -243,7 +243,6 @@ impl Machine {
         // A context that was to end for good left its beacon up, so that the end of the beacon would end its session.
         self.fall();
         self.drop_all(SUSPENDED, now);
-        self.detached.clear();
         for slot in &self.cohorts.slots() {
             self.seek(slot, now);
         }

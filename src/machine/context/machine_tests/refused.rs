@@ -115,29 +115,42 @@ fn a_downgrade_that_nobody_asked_for_goes_on_after_it_failed_for_good() {
     assert!(again, "for a minute the store has it exclusively, and the guard shares");
 }
 
-/// The holder can do something about it: make room.
-#[test]
-fn a_holder_is_told_that_the_store_is_full() {
+/// A holder whose heartbeat was sent, and got no answer yet.
+fn with_a_heartbeat_under_way() -> Script {
     let mut script = Script::new();
     script.acquire(1, true);
     script.answer([granted(64)]);
     while !script.is_sent() {
         script.tick(10);
     }
+    script
+}
+
+/// The holder can do something about it: make room.
+#[test]
+fn a_holder_is_told_that_the_store_is_full() {
+    let mut script = with_a_heartbeat_under_way();
     let told = script.result(script.sent().0, Err(StoreError::permanent(StoreErrorKind::Quota, "it is full")));
     assert!(events(&told).contains(&Event::Lost { turn: TurnId(1), reason: LostReason::StoreFull }));
+}
+
+/// The store may have upgraded the lease at the first attempt, and refuses the second one for good.
+#[test]
+fn an_upgrade_that_finds_the_store_full_says_so() {
+    let mut script = Script::new();
+    let slot = script.shares();
+    script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot });
+    script.lose_reply();
+    script.until_sent();
+    let told = script.result(script.sent().0, Err(StoreError::permanent(StoreErrorKind::Quota, "it is full")));
+    assert!(events(&told).contains(&Event::Lost { turn: TurnId(1), reason: LostReason::StoreFull }), "{told:?}");
 }
 
 /// Its guards are void, so nothing protects them: the next session could end the one before, instead of waiting for a lease
 /// behind itself.
 #[test]
 fn a_session_that_a_failed_heartbeat_ended_is_ended_in_the_store() {
-    let mut script = Script::new();
-    script.acquire(1, true);
-    script.answer([granted(64)]);
-    while !script.is_sent() {
-        script.tick(10);
-    }
+    let mut script = with_a_heartbeat_under_way();
     let id = script.sent().0;
     let told = script.result(id, Err(permanent()));
     let lost = Event::Lost { turn: TurnId(1), reason: LostReason::StoreFailed };

@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I5",
         "a thief that was evicted or suspended in doubt steals again",
         Rule("thieves::a_thief_that_was_granted_the_lease_in_doubt"),
-        &[edit("src/machine/context/cohort.rs", "held.stolen && held.users.is_empty()", "held.stolen && false")],
+        &[edit("src/machine/context/cohort.rs", "self.stolen && self.users.is_empty()", "self.stolen && false")],
     ),
     Mutant::new(
         "rule s",
