@@ -241,7 +241,9 @@ impl LostReason {
             Self::Expired => "it was not renewed in time, or was held for as long as it may be",
             Self::Stolen => "another context stole it",
             Self::Suspended => "the manager was suspended",
-            Self::Evicted => "this context was silent for too long, and another one may hold it",
+            Self::Evicted => {
+                "its session was ended, because another context considered this one dead, or because somebody deleted its row"
+            }
             Self::StoreCleared => "the store was cleared",
             Self::StoreFailed => "the store failed or was deleted",
             Self::StoreFull => "the store is full",

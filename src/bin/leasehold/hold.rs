@@ -119,7 +119,9 @@ pub(crate) const fn meaning(reason: LostReason) -> &'static str {
     match reason {
         LostReason::Expired => "it could not be renewed in time",
         LostReason::Stolen => "another process stole it",
-        LostReason::Evicted => "this process was silent for too long, and another one may hold it",
+        LostReason::Evicted => {
+            "its session was ended, because another process considered this one dead, or because somebody deleted its row"
+        }
         LostReason::StoreCleared => "its store was cleared",
         LostReason::StoreFailed => "its store failed or was deleted",
         LostReason::StoreFull => "its store is full",

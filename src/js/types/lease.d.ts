@@ -147,8 +147,8 @@ export class Lease {
    * `InvalidStateError` before it learns of `LeaseLost`. You may release the lease before the transaction has ended: the browser runs the
    * transaction first, then the release. Keep the transaction short, under a third of the lease: renewals wait behind it. The transaction's
    * own `commit()` waits for the check, and until then the transaction still accepts requests.
-   * `IDBTransaction.prototype.commit.call(transaction)` does not wait. Nor does any `commit()` if two copies of this package check leases
-   * in one transaction: what is written under a lease that is no longer current may then be committed.
+   * `IDBTransaction.prototype.commit.call(transaction)` does not wait: what is written under a lease that is no longer current may then be
+   * committed.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.

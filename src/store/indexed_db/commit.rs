@@ -4,7 +4,7 @@
 use core::cell::{Cell, RefCell};
 use std::{rc::Rc, string::String, vec::Vec};
 
-use js_sys::{Object, Reflect};
+use js_sys::{Function, Object, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::DomException;
 
@@ -16,22 +16,24 @@ std::thread_local! {
     static HELD: RefCell<Vec<Rc<Held>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A transaction whose own `commit` hides the browser's.
+/// A transaction whose own `commit` hides another.
 struct Held {
     transaction: Transaction,
     fences: Cell<usize>,
     state: Rc<Cell<State>>,
     written: RefCell<Vec<(Row, Option<String>)>>,
-    _commit: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
+    /// The browser's, or that of another copy of this crate in the page, which holds it up for its own fences.
+    hidden: Function,
+    own: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
-/// The state of the `commit()` that hides the browser's.
+/// The state of the `commit()` that hides another.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Held,
     /// It was called while it was held.
     Wanted,
-    /// It calls the browser's. Code that read the property while a fence was under way may still call it.
+    /// It calls the one that it hides. Code that read the property while a fence was under way may still call it.
     Free,
 }
 
@@ -64,7 +66,7 @@ impl HeldCommit {
         written.iter().rev().find(|(known, _)| known == row).map(|(_, text)| text.clone())
     }
 
-    /// This fence has answered. After the last one `commit()` is the browser's again, and called if it was wanted.
+    /// This fence has answered. After the last one the hidden `commit()` is back, and called if it was wanted.
     pub(super) fn release(&self, passed: bool) {
         let Self(held) = self;
         held.fences.set(held.fences.get() - 1);
@@ -79,10 +81,10 @@ impl HeldCommit {
             let at = all.iter().position(|other| Rc::ptr_eq(other, held));
             at.map(|at| all.swap_remove(at))
         });
-        let _ = Reflect::delete_property(&held.transaction, &COMMIT.into());
+        held.uncover();
         if held.state.replace(State::Free) == State::Wanted {
             // Where the method is missing, nobody can have called it.
-            let _ = held.transaction.commit();
+            let _ = held.hidden.call0(&held.transaction);
         }
     }
 }
@@ -92,20 +94,39 @@ const COMMIT: &str = "commit";
 impl Held {
     fn new(transaction: Transaction) -> Self {
         let state = Rc::new(Cell::new(State::Held));
-        let commit = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
-            let (state, transaction) = (Rc::clone(&state), transaction.clone());
-            move || {
-                match state.get() {
-                    State::Held => state.set(State::Wanted),
-                    State::Wanted => return Err(called_twice()),
-                    State::Free => transaction.commit()?,
+        let hidden: Function = commit_of(&transaction).unchecked_into();
+        let own = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
+            let (state, hidden, transaction) = (Rc::clone(&state), hidden.clone(), transaction.clone());
+            move || match state.get() {
+                State::Held => {
+                    state.set(State::Wanted);
+                    Ok(JsValue::UNDEFINED)
                 }
-                Ok(JsValue::UNDEFINED)
+                State::Wanted => Err(called_twice()),
+                State::Free => hidden.call0(&transaction),
             }
         });
-        let _ = Reflect::set(&transaction, &COMMIT.into(), commit.as_ref());
-        Self { transaction, fences: Cell::new(0), state, written: RefCell::default(), _commit: commit }
+        let _ = Reflect::set(&transaction, &COMMIT.into(), own.as_ref());
+        Self { transaction, fences: Cell::new(0), state, written: RefCell::default(), hidden, own }
     }
+
+    /// Makes way for the hidden `commit()`. If another copy of this crate has hidden ours meanwhile, ours stays, and calls the hidden one.
+    fn uncover(&self) {
+        let Self { transaction, hidden, own, .. } = self;
+        if !Object::is(&commit_of(transaction), own.as_ref()) {
+            return;
+        }
+        let _ = Reflect::delete_property(transaction, &COMMIT.into());
+        // The browser's is inherited, and has reappeared.
+        if !Object::is(&commit_of(transaction), hidden) {
+            let _ = Reflect::set(transaction, &COMMIT.into(), hidden);
+        }
+    }
+}
+
+fn commit_of(transaction: &Transaction) -> JsValue {
+    // A getter that throws is not the browser's.
+    Reflect::get(transaction, &COMMIT.into()).unwrap_or_default()
 }
 
 /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit#exceptions)

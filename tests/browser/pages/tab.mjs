@@ -11,7 +11,7 @@ import "./turns.mjs";
 const build = new URLSearchParams(location.search).get("build") ?? "/pkg";
 const leasehold = await import(`${build}/index.mjs`);
 
-Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence, lockSuite });
+Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence, loadCopies, lockSuite });
 
 // A manager under a name of the page's own; `leases` from then on.
 async function openLeases(options = {}) {
@@ -24,6 +24,11 @@ async function loadFence() {
   addEventListener("unhandledrejection", ({ reason }) => unheard.push(String(reason)));
   addEventListener("error", ({ message }) => unheard.push(message));
   Object.assign(globalThis, await import("./fence.mjs"));
+}
+
+// A second copy of the package.
+async function loadCopies() {
+  Object.assign(globalThis, await import("./copies.mjs"));
 }
 
 // A part of the tests of `leases.locks`, in the page itself: a driver's script may live in a world of its own.

@@ -369,3 +369,39 @@ pub async fn a_busy_writer_needs_no_heartbeat(world: &World) -> anyhow::Result<(
     }
     silent(&tab).await
 }
+
+/// A page that depends on two copies of the package, each with leases of its own: a transaction that both have fenced commits only if both
+/// leases are current, although it is told to commit at once.
+pub async fn two_copies_of_the_package_fence_one_transaction(world: &World) -> anyhow::Result<()> {
+    let turns = [json!([0, 1]), json!([1, 0]), json!([0, 1, 0])];
+    let page = world.window(json!({})).await?;
+    page.run("await loadCopies()", Value::Null).await?;
+    page.run("await holdByTwoCopies(arg)", json!({ "keys": ["one", "other"], "options": lasting() })).await?;
+    for (turns, again) in turns.iter().flat_map(|turns| [(turns, false), (turns, true)]) {
+        let text = format!("{turns}, again: {again}");
+        let way = json!({ "turns": turns, "again": again, "text": text });
+        let told = page.run("return [await writeByTwoCopies(arg), await noteOfCopies()]", way).await?;
+        let fences = turns.as_array().map_or(0, Vec::len) * if again { 2 } else { 1 };
+        let current = json!({ "ended": "complete", "said": vec!["current"; fences] });
+        ensure!(told == json!([current, text]), "with both leases current, {text}: {told}");
+    }
+    let thief = world.bare_tab().await?;
+    thief.run("await loadCopies()", Value::Null).await?;
+    for (number, (turns, robbed)) in turns.iter().flat_map(|turns| [(turns, 0), (turns, 1)]).enumerate() {
+        let keys = [format!("{number} first"), format!("{number} second")];
+        let page = world.window(json!({})).await?;
+        page.run("deafen(); await loadCopies()", Value::Null).await?;
+        page.run("await holdByTwoCopies(arg)", json!({ "keys": keys, "options": lasting() })).await?;
+        thief.run("await stealFromCopy(arg)", json!(keys[robbed])).await?;
+        let way = json!({ "turns": turns, "text": "late" });
+        let told = page.run("return [await writeByTwoCopies(arg), await noteOfCopies()]", way).await?;
+        ensure!(told[0]["ended"] == "abort" && told[1] != "late", "copy {robbed} was robbed, {turns}: {told}");
+        let said = |copy: usize| turns.as_array().and_then(|all| all.iter().position(|turn| *turn == json!(copy)));
+        ensure!(
+            said(robbed).is_some_and(|at| told[0]["said"][at] == "LeaseLost"),
+            "the robbed copy {robbed}, {turns}: {told}"
+        );
+        page.close().await?;
+    }
+    Ok(())
+}

@@ -121,6 +121,7 @@ in_the_browsers! {
         fence::a_refused_fence_leaves_the_transaction_without_an_error,
         fence::when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_told,
         fence::what_cannot_be_fenced_is_refused_and_not_written,
+        fence::two_copies_of_the_package_fence_one_transaction,
         fence::a_busy_writer_needs_no_heartbeat,
         locks::the_rules_hold_by_both,
         locks::the_rules_hold_in_frames_and_workers,
