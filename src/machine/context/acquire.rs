@@ -193,7 +193,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
+    /// Refuses the turns whose time is over. Returns the cohorts with something due, these or others.
+    pub(super) fn time_out_late(&mut self, now: Monotonic) -> Vec<Slot> {
+        let due = self.cohorts.due(now);
+        due.iter().for_each(|slot| self.time_out_turns(slot, now));
+        due
+    }
+
+    fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
         if cohort.turns.alarm().is_none_or(|alarm| alarm > now) {
             return;

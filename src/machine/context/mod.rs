@@ -245,9 +245,8 @@ impl Machine {
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
         self.doubt_if_expired(now);
-        let due = self.cohorts.due(now);
+        let due = self.time_out_late(now);
         for slot in &due {
-            self.time_out_turns(slot, now);
             self.end_overdue_users(slot, now);
             self.end_linger_if_due(slot, now);
             self.look_if_due(slot, now);

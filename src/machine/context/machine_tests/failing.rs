@@ -245,3 +245,23 @@ fn a_key_that_cannot_be_locked_keeps_no_heartbeat_from_the_store() {
         assert!(script.machine.remaining_ms(TurnId(1), &held, script.now()) > 0, "after {} ms", script.now_ms);
     }
 }
+
+/// A page that comes back after a pause finds the time of its request over and its transaction failed, in whichever order it hears of them.
+#[test]
+fn a_request_whose_time_is_over_is_told_so_although_its_transaction_failed() {
+    let deadline = Some(Monotonic::from_ms(2_000));
+    let reply = |id, error| Input::Reply { id, result: Err(error) };
+    for hear in [
+        &(|_| Input::Tick) as &dyn Fn(u64) -> Input,
+        &|id| reply(id, permanent()),
+        &|id| reply(id, StoreError::transient("down")),
+        &|id| reply(id, StoreError::unknown("no answer")),
+    ] {
+        let mut script = Script::new();
+        script.ask_for(Turn { wait: true, deadline, ..Turn::new(TurnId(1), script.key.clone()) });
+        script.now_ms += 60_000;
+        let input = hear(script.sent().0);
+        let told = events(script.input(input.clone()));
+        assert_eq!(told, [Event::Failed { turn: TurnId(1), refusal: Refusal::Timeout }], "{input:?}");
+    }
+}
