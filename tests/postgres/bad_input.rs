@@ -457,6 +457,21 @@ fn a_database_in_another_encoding_is_refused() {
     });
 }
 
+/// Each connection has temporary tables of its own: two programs would hold one lease.
+#[test]
+fn a_schema_of_temporary_tables_is_refused() {
+    on_server("bad_temporary", |place| async move {
+        for path in ["pg_temp", "pg_temp,public", "%20pg_temp%20,%20public"] {
+            let url = format!("{}?options=-csearch_path%3D{}", place.url, path.replace("%20", "%5C%20"));
+            let error = from_url(&url).await.map(drop).expect_err("these tables would be temporary");
+            says(&error, &["pg_temp", "temporary", "options=-csearch_path"]);
+        }
+        // Temporary tables of other programs are nothing to us as long as the search path does not name them first.
+        let url = format!("{}?options=-csearch_path%3Dpublic,pg_temp&prefix={}", place.url, place.prefix);
+        drop(from_url(&url).await.unwrap());
+    });
+}
+
 #[test]
 fn many_programs_make_the_tables_at_once() {
     on_server("bad_crowd", |place| async move {

@@ -259,5 +259,11 @@ async fn names_in(lending: &Lending, prefix: String) -> Result<Names, StoreError
     let schema = row.text(2).map(String::from).ok_or_else(|| {
         invalid("no schema of the connection's search_path exists; create one, or name another by options=-csearch_path%3D… in the URL")
     })?;
+    if schema.starts_with("pg_temp") {
+        return Err(invalid(format!(
+            "the connection's search_path finds the schema {schema} first, whose tables are temporary: each connection has its own, so no lease \
+             would exclude another; name another schema by options=-csearch_path%3D… in the URL"
+        )));
+    }
     Ok(Names { database, schema, ..names })
 }
