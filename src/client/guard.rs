@@ -317,10 +317,10 @@ impl LeaseGuard {
         self.verify().await == Ok(true) && self.is_valid()
     }
 
-    /// The same, for a caller whose future must not store the guard meanwhile.
-    pub(crate) async fn confirmed(self) -> (Self, bool) {
-        let is_confirmed = self.is_confirmed().await;
-        (self, is_confirmed)
+    /// The same, or why the store did not say so, for a caller whose future must not store the guard meanwhile.
+    pub(crate) async fn confirmed(self) -> (Self, Result<bool, StoreError>) {
+        let verdict = self.verify().await.map(|is_held| is_held && self.is_valid());
+        (self, verdict)
     }
 
     /// Why this guard cannot be used any more.

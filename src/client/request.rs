@@ -241,15 +241,18 @@ impl LeaseRequest {
                     }
                     Box::pin(guard.confirmed())
                 };
-                let (guard, is_confirmed) = confirmed.await;
-                if is_confirmed {
+                let (guard, verdict) = confirmed.await;
+                if verdict == Ok(true) {
                     return Ok(Some(guard));
                 }
                 match guard.told_loss() {
                     // Its time was over before its task ran again. The next one may fare no better.
                     Some(LostReason::Expired) if wish.max_hold.is_some() => return Err(guard.loss()),
-                    // It would rob whoever was granted the key since.
-                    _ if wish.steal => return Err(guard.loss()),
+                    // It would rob whoever was granted the key since. Maybe the lease is not lost, and the store failed.
+                    told if wish.steal => {
+                        let failure = verdict.err().filter(|_| told.is_none());
+                        return Err(failure.map_or_else(|| guard.loss(), AcquireError::from));
+                    }
                     _ => {}
                 }
                 driver = pending.driver.clone();

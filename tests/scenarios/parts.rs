@@ -272,3 +272,32 @@ fn an_exclusive_lease_that_was_downgraded_elsewhere_has_changed_hands() {
         assert!(one.leases.lock("k").shared().acquire().await.unwrap().changed_hands(), "it was exclusive elsewhere");
     });
 }
+
+/// The grant that is resumed is itself the one that was exclusive elsewhere.
+#[test]
+fn a_lease_that_another_context_downgraded_before_it_gave_it_away_has_changed_hands() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        guard.clear_changed();
+        guard.release().await.unwrap();
+        let writer = two.leases.lock("k").acquire().await.unwrap();
+        writer.downgrade().await.unwrap();
+        let guard = one.leases.resume(writer.into_parts()).await.unwrap();
+        assert!(guard.mode() == Mode::Shared && guard.changed_hands(), "it was exclusive elsewhere");
+    });
+}
+
+#[test]
+fn a_shared_lease_that_another_context_upgraded_meanwhile_has_changed_hands() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = one.leases.lock("k").shared().acquire().await.unwrap();
+        guard.clear_changed();
+        let guard = two.leases.resume(guard.into_parts()).await.unwrap();
+        guard.upgrade().await.unwrap();
+        guard.downgrade().await.unwrap();
+        let guard = one.leases.resume(guard.into_parts()).await.unwrap();
+        assert!(guard.changed_hands(), "it was exclusive elsewhere");
+    });
+}

@@ -310,6 +310,39 @@ fn a_thief_that_does_not_know_whether_it_stole_does_not_steal_again() {
     }
 }
 
+/// While the lease that it stole before still lingers, and after that.
+#[test]
+fn a_manager_steals_again_what_it_has_stolen_and_released() {
+    everywhere(async |world| {
+        for is_held in [false, true] {
+            let (holder, thief) = (world.tab(), world.tab());
+            let _robbed = if is_held { holder.leases.lock("k").try_acquire().await.unwrap() } else { None };
+            for pause in [0, 1, 50, 99, 150, 0, 0] {
+                let stolen = thief.leases.lock("k").steal().await;
+                stolen.expect("nobody else steals").release().await.unwrap();
+                world.sim.pass(ms(pause)).await;
+            }
+        }
+    });
+}
+
+/// The lease was granted, its thief's task runs late, and by then the store fails.
+#[test]
+fn a_thief_whose_lease_the_store_cannot_confirm_is_told_that_the_store_fails() {
+    everywhere(async |world| {
+        let (holder, thief) = (world.tab(), world.tab());
+        let _robbed = holder.leases.lock("k").acquire().await.unwrap();
+        thief.store.inject(Fault::Refuse);
+        let mut theft = Box::pin(thief.leases.lock("k").steal());
+        assert!(world.within(ms(1), &mut theft).await.is_none());
+        world.sim.pass(secs(2)).await;
+        thief.store.fail_always(Some(Fault::Refuse));
+        world.sim.pass(LEASE - secs(1)).await;
+        let told = theft.await;
+        assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+    });
+}
+
 /// As if they began one after the other: the later ones rob the earlier ones, and wait for nobody.
 #[test]
 fn the_last_of_several_thefts_that_a_context_begins_together_wins() {

@@ -32,7 +32,7 @@ impl Machine {
         let cohort = self.cohorts.change_or_make(&slot);
         // Usually both texts are empty. Their lengths are checked first, because some C libraries compare empty texts slowly.
         let renames = cohort.info.len() + turn.info.len() > 0 && cohort.info != turn.info;
-        cohort.turns.push(turn);
+        cohort.add(turn);
         match (&mut cohort.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),

@@ -282,6 +282,17 @@ impl Cohort {
         changes
     }
 
+    /// A turn comes. A thief that finds no other one here did not make the theft that was granted.
+    pub(super) fn add(&mut self, turn: Turn) {
+        let is_only_thief = turn.steal && self.turns.first().is_none_or(|first| !first.steal);
+        if let Stage::Held(held) = &mut self.stage
+            && is_only_thief
+        {
+            held.stolen = false;
+        }
+        self.turns.push(turn);
+    }
+
     /// Whether a theft was sent that the store may have applied.
     pub(super) fn may_have_stolen(&self) -> bool {
         self.held().is_some_and(Held::is_untold_theft) || self.seeking().is_some_and(|seeking| seeking.thefts > 0)

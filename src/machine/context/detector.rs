@@ -213,7 +213,7 @@ impl Machine {
     }
 
     pub(super) fn detached_at(&self, key: &Key, token: Token) -> Option<usize> {
-        self.detached.iter().position(|(known, detached)| (known, *detached) == (key, token))
+        self.detached.iter().position(|detached| (&detached.key, detached.token) == (key, token))
     }
 
     pub(super) fn judge_silent(&mut self, slots: &[Slot], now: Monotonic) {

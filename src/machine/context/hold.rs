@@ -313,7 +313,7 @@ impl Machine {
         if held.was_exclusive(slot) {
             self.last_writers.detached(&slot.key, held.next_token);
         }
-        self.detached.push((slot.key.clone(), token));
+        self.detached.push(Detached { key: slot.key.clone(), token, request });
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);
         }
@@ -321,6 +321,11 @@ impl Machine {
         self.store_queue.push(slot, Action::Detach { token, request, to, lease_ms }, None, now);
         self.tell_released(turn, Ok(None));
         self.seek(slot, now);
+    }
+
+    /// Whether the lease of this request is being moved to its separate session.
+    pub(super) fn detaches(&self, key: &Key, request: RequestId) -> bool {
+        self.detached.iter().any(|detached| (&detached.key, detached.request) == (key, request))
     }
 
     /// The lease was moved to its separate session. Any other grant with this token is a stray.
@@ -356,3 +361,11 @@ impl Machine {
 
 /// How many detached leases, which another guard may resume, are remembered so that they do not count as strays.
 const DETACHED_LIMIT: usize = 64;
+
+/// A lease that was taken out of its guard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Detached {
+    pub(super) key: Key,
+    pub(super) token: Token,
+    pub(super) request: RequestId,
+}

@@ -45,9 +45,9 @@ use config::Config;
 use detector::Observations;
 use failure::StoreError;
 use heartbeat::HeartbeatTimer;
+use hold::Detached;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
-use key::Key;
 use last_writer::LastWriters;
 use lifecycle::Life;
 use output::{Event, LostReason, Output};
@@ -56,7 +56,6 @@ use released::Released;
 use session::OwnSession;
 use store_queue::StoreQueue;
 use time::{Monotonic, Now, earliest};
-use token::Token;
 use watches::Watches;
 
 /// What one context does: one per [`LeaseManager`](crate::LeaseManager).
@@ -95,8 +94,8 @@ pub struct Machine {
     clocks: Clocks,
     dice: Dice,
     last_writers: LastWriters,
-    /// Leases on their way to another guard.
-    detached: Vec<(Key, Token)>,
+    /// Leases on their way to another guard, until the store has answered.
+    detached: Vec<Detached>,
     released: Released,
     last_request: RequestId,
     heartbeat: HeartbeatTimer,

@@ -134,7 +134,7 @@ impl Held {
         self.next_token = token.next();
         // The first user after a grant does not count as a hand-off.
         self.handoffs += u32::from(token != self.grant);
-        self.lingers_until = None;
+        (self.lingers_until, self.stolen) = (None, false);
         let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
         let expires_at = (!turn.renews).then(|| now.plus(belief_ms(lease_ms)));
         let (turn, mode, share) = (turn.id, turn.mode, turn.share);

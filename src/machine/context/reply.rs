@@ -155,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Ends the entry of a request that is not known here.
+    /// Ends the entry of a request that is not known here. A lease on its way to another guard is still this request's in the store.
     // Protocol: docs/protocol.md#i6.
     fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
         if self.knows(&slot.key, request) || grant.is_some_and(|token| self.knows_grant(&slot.key, token)) {
@@ -166,6 +166,7 @@ impl Machine {
             // a loss.
             Some(token) if self.store_queue.releases(&slot.key, token, request) => {}
             Some(token) => _ = self.store_queue.push(slot, Action::Release { token, request }, None, now),
+            None if self.detaches(&slot.key, request) => {}
             None => self.withdraw_request(slot, request, now),
         }
     }

@@ -56,8 +56,11 @@ impl Machine {
         let Load { operations: mut pending, kind } = load;
         // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
         let rest = room.split(&mut pending, self.session.stale() + forgets.len());
-        // A request that is sent separately opens the session if necessary, and ends earlier sessions of its context.
-        let goes_bare = kind == LoadKind::Apart && !pending.iter().any(PendingOperation::acquires);
+        // A request that is sent separately opens the session if necessary, and ends earlier sessions of its context. While an attempt is
+        // unanswered, a heartbeat goes along, so that an attempt that arrives after its withdrawal is refused.
+        let goes_bare = kind == LoadKind::Apart
+            && !self.session.has_unanswered()
+            && !pending.iter().any(PendingOperation::acquires);
         let step = if goes_bare { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });

@@ -233,6 +233,11 @@ impl OwnSession {
         self.stale_failures = 0;
     }
 
+    /// Whether an attempt may still arrive at the store after later ones. The next heartbeat makes the store refuse it.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
     /// Whether the last heartbeat failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0

@@ -364,3 +364,56 @@ fn a_release_that_is_tried_again_tells_of_no_theft_of_a_lease_beside_it() {
     served.pass(1_000);
     assert_eq!(released(&served), [Ok(None)]);
 }
+
+/// S11, I8. Somebody keeps the record locked, so the withdrawal of an attempt that got no answer is sent separately. The attempt arrives
+/// after it.
+#[test]
+fn an_attempt_that_arrives_after_its_withdrawal_was_sent_separately_is_refused() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn::new(TurnId(1), named("a")));
+    let (_, late) = served.script.sent();
+    served.input(Input::Cancel { turn: TurnId(1), slot: slot("a", Mode::Exclusive) });
+    for error in [StoreError::locked("a is locked"), StoreError::transient("the heartbeat by itself")] {
+        let (id, _) = served.until_sent();
+        served.input(Input::Reply { id, result: Err(error) });
+    }
+    let (id, withdrawal) = served.until_sent();
+    assert!(matches!(withdrawal.operations[..], [Operation { action: Action::Withdraw { .. }, .. }]), "{withdrawal:?}");
+    let reply = served.apply(&withdrawal);
+    served.apply(&late);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    served.serve();
+    served.pass(120_000);
+    assert!(served.script.machine.session() == ME, "its session lives");
+    assert_eq!(served.grants("a"), [], "nobody here holds \"a\", and nobody elsewhere ever gets it");
+}
+
+/// I6. A request was granted by its second attempt, and its lease is on its way to another guard when the first attempt is answered.
+#[test]
+fn a_lease_on_its_way_to_another_guard_is_not_withdrawn_by_a_late_answer() {
+    for late in [StoreError::unknown("late"), StoreError::transient("late")] {
+        let mut served = Served::new();
+        served.ask(Turn::new(TurnId(9), named("z")));
+        served.serve();
+        let key = slot("a", Mode::Exclusive);
+        served.ask(Turn::new(TurnId(1), named("a")));
+        let (first, _) = served.script.sent();
+        while !served.is_granted(1) {
+            served.script.tick(10);
+            served.hear();
+            if served.script.is_sent() {
+                served.serve();
+            }
+        }
+        let parcel = served.script.machine.parcel(TurnId(1), &key).unwrap();
+        served.input(Input::Detach { turn: TurnId(1), slot: key, to: parcel.from });
+        let (detaches, _) = served.script.sent();
+        served.input(Input::Reply { id: first, result: Err(late) });
+        served.input(Input::Reply { id: detaches, result: Err(StoreError::transient("a moment")) });
+        served.serve();
+        served.pass(5_000);
+        assert_eq!(served.grants("a"), [(parcel.from, parcel.request)], "another context can resume it");
+    }
+}

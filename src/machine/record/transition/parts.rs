@@ -31,7 +31,8 @@ impl Transition<'_> {
     }
 
     /// Moves the grant to this session and request, and ends the session to which it was detached. A shared grant is not resumed as
-    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent.
+    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent. Then the
+    /// grant itself may be the latest exclusive one, so whoever resumes it is told of all that were before this moment.
     // Protocol: docs/protocol.md#s15.
     pub(super) fn resume(
         &mut self,
@@ -48,6 +49,9 @@ impl Transition<'_> {
         let grant = &mut self.record.grants[at];
         let giver = core::mem::replace(&mut grant.holder, self.holder);
         (grant.request, grant.mode, grant.info) = (ask.request, ask.mode, ask.info.clone());
+        if ask.mode == Mode::Shared {
+            grant.previous = self.record.last_exclusive;
+        }
         self.changed();
         if giver == givers[0] {
             self.sessions.end(giver);
