@@ -1,6 +1,6 @@
 //! What is made of the options: help, the manual page, completions; and the benchmark.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use crate::harness::{Scratch, done};
 use crate::skipped::skip;
@@ -103,6 +103,71 @@ fn bash_completes_the_command_after_the_key() {
         assert!(done.code == 0 && done.err.is_empty(), "{words}: {done:?}");
         assert!(offered.is_empty() || reply.contains(&offered), "{words}: {done:?}");
         assert!(!reply.contains(&never), "{words}: {done:?}");
+    }
+}
+
+#[test]
+fn fish_completes_the_command_after_the_key() {
+    let scratch = Scratch::new();
+    if Command::new("fish").arg("--version").output().is_err() {
+        return skip("fish is not installed");
+    }
+    let script = scratch.done(&["completions", "fish"]).out;
+    for (line, offered, never) in [
+        ("run --on-lo", "--on-loss", "printf"),
+        ("run --on-loss ", "kill", "printf"),
+        ("run k -", "", "--on-loss"),
+        ("run k print", "printf", "--on-loss"),
+        ("run k -- print", "printf", "--on-loss"),
+        ("run k -- tidy --dee", "--deeply", "--on-loss"),
+        ("run k tidy --dee", "--deeply", "--on-loss"),
+        ("run -w 3 --on-lo", "--on-loss", "printf"),
+        ("run -nE 0 --on-lo", "--on-loss", "printf"),
+        ("run -w 3 k print", "printf", "--on-loss"),
+        ("run --store=sqlite:a.db k print", "printf", "--on-loss"),
+        ("run --store sqlite:a.db k print", "printf", "--on-loss"),
+        ("run 'a key' print", "printf", "--on-loss"),
+        ("run -- k print", "printf", "--on-loss"),
+        ("elect --timeout 3 k -- print", "printf", "--on-loss"),
+        ("steal k print", "printf", "--on-loss"),
+        ("status --js", "--json", "printf"),
+        ("completions z", "zsh", "printf"),
+        ("st", "steal", "printf"),
+    ] {
+        let program = format!(
+            "{script}\ncomplete -c tidy -l deeply\ncomplete -C '{}'",
+            format!("leasehold {line}").replace('\'', "\\'")
+        );
+        let done = done(&mut scratch.command("fish", &["--no-config", "-c", &program]));
+        let reply: Vec<_> = done.out.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert!(done.code == 0 && done.err.is_empty(), "{line}: {done:?}");
+        assert!(offered.is_empty() || reply.contains(&offered), "{line}: {done:?}");
+        assert!(!reply.contains(&never), "{line}: {done:?}");
+    }
+}
+
+/// zsh completes only at a terminal, so it gets one of its own.
+#[test]
+fn zsh_completes_the_command_after_the_key() {
+    let scratch = Scratch::new();
+    if Command::new("zsh").arg("--version").output().is_err() {
+        return skip("zsh is not installed");
+    }
+    fs::write(scratch.0.join("_leasehold"), scratch.done(&["completions", "zsh"]).out).unwrap();
+    let shell = "TERM=dumb COLUMNS=200 zsh -f -i";
+    let begin = "PROMPT=READY; fpath=($PWD $fpath); autoload -U compinit; compinit -u -D; setopt no_list_beep";
+    let complete = format!(
+        "zmodload zsh/zpty; zpty shell '{shell}'; zpty -w shell '{begin}'; zpty -r shell out '*READY*READY*'
+         zpty -w -n shell \"leasehold $1\"$'\\t'; zpty -r shell out \"*$2*\"; print -r -- \"$out\"; zpty -d shell"
+    );
+    for (line, offered) in [
+        ("run k print", "printf"),
+        ("run kill -- ls --almost", "--almost-all"),
+        ("run -w 3 k -- unam", "uname"),
+        ("run --on-lo", "--on-loss"),
+    ] {
+        let done = done(&mut scratch.command("timeout", &["30", "zsh", "-f", "-c", &complete, "zsh", line, offered]));
+        assert!(done.code == 0 && done.out.contains(offered), "{line}: {done:?}");
     }
 }
 
