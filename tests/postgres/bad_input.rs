@@ -457,6 +457,28 @@ fn a_database_in_another_encoding_is_refused() {
     });
 }
 
+/// The holder goes on, because its heartbeats find its session.
+#[test]
+fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
+    on_server("bad_partial", |place| async move {
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let user = place.client().await;
+        for table in ["record", "session"] {
+            user.batch_execute(&format!("ALTER TABLE {}_{table} RENAME TO elsewhere", place.prefix)).await.unwrap();
+            let error = place.builder().connect().await.unwrap().migrate().await.unwrap_err();
+            says(&error, &[&format!("{}_{table}", place.prefix), "nobody knows who holds them", "drop the others"]);
+            user.batch_execute(&format!("ALTER TABLE elsewhere RENAME TO {}_{table}", place.prefix)).await.unwrap();
+        }
+        assert!(guard.verify().await.unwrap(), "nothing was changed");
+        drop(guard);
+        leases.close().await;
+        let all = ["store", "record", "session"].map(|kind| format!("DROP TABLE {}_{kind};", place.prefix)).concat();
+        user.batch_execute(&all).await.unwrap();
+        drop(place.store().await);
+    });
+}
+
 /// Each connection has temporary tables of its own: two programs would hold one lease.
 #[test]
 fn a_schema_of_temporary_tables_is_refused() {

@@ -72,6 +72,23 @@ fn a_table_of_another_program_is_refused_and_kept() {
 }
 
 #[test]
+fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
+    let scratch = Scratch::new();
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    let other = connect(&scratch.0);
+    for table in ["leasehold_record", "leasehold_session"] {
+        other.execute_batch(&format!("ALTER TABLE {table} RENAME TO elsewhere")).unwrap();
+        let message = refusal(file(&scratch.0));
+        assert!(message.contains(table) && message.contains("drop the others"), "{message}");
+        other.execute_batch(&format!("ALTER TABLE elsewhere RENAME TO {table}")).unwrap();
+    }
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    let all = ["store", "record", "session"].map(|kind| format!("DROP TABLE leasehold_{kind};")).concat();
+    other.execute_batch(&all).unwrap();
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+}
+
+#[test]
 fn a_newer_format_is_refused_and_kept() {
     let scratch = Scratch::new();
     drop(SqliteStore::open(file(&scratch.0)).unwrap());

@@ -64,6 +64,8 @@ pub(super) struct OwnSession {
     peers: Vec<(Peer, Monotonic)>,
     /// Whether the last session ended because the store was wiped, and none has been opened since.
     was_wiped: bool,
+    /// Whether an earlier session may have been opened without an answer, and none has been opened since.
+    was_unsure: bool,
 }
 
 impl OwnSession {
@@ -89,6 +91,7 @@ impl OwnSession {
             robbed: SortedMap::new(),
             peers: Vec::new(),
             was_wiped: false,
+            was_unsure: false,
         }
     }
 
@@ -102,7 +105,7 @@ impl OwnSession {
 
     /// Its row was inserted, and these peers were read with it.
     pub(super) fn opened(&mut self, peers: &[Peer], now: Monotonic) {
-        (self.is_open, self.was_wiped) = (true, false);
+        (self.is_open, self.was_wiped, self.was_unsure) = (true, false, false);
         self.meet_peers(peers, now);
     }
 
@@ -118,10 +121,10 @@ impl OwnSession {
     /// earlier sessions that must end, a doubt, and the peers that are watched.
     // Protocol: docs/protocol.md#s3, #s10.
     pub(super) fn end(&mut self) {
-        let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
-        let (stale_failures, doubted, was_wiped) = (self.stale_failures, self.doubted, self.was_wiped);
-        let peers = core::mem::take(&mut self.peers);
-        *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, ..Self::new(self.id.next()) };
+        let (stale, peers) = (core::mem::take(&mut self.stale), core::mem::take(&mut self.peers));
+        let Self { id, stale_at, stale_failures, doubted, was_wiped, was_unsure, .. } = *self;
+        let next = Self::new(id.next());
+        *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, was_unsure, ..next };
     }
 
     /// Notes that the session ends because the store was wiped.
@@ -137,9 +140,14 @@ impl OwnSession {
     /// The same, if it is unknown whether the row exists. The next session need not wait for another end that failed.
     // Protocol: docs/protocol.md#s1.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
-        self.stale_at = Some(now);
+        (self.stale_at, self.was_unsure) = (Some(now), true);
         self.stale.push(self.id);
         self.end();
+    }
+
+    /// Whether requests of an earlier session may have been applied, which the errors of later attempts do not tell.
+    pub(super) fn was_unsure(&self) -> bool {
+        self.was_unsure
     }
 
     /// The same, if the store was told to delete the row without a transaction, which may not have happened. The next transaction deletes

@@ -107,7 +107,8 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
             of_cancel(failure, "raise the transaction_timeout that the user, the database or the transaction sets")
         }
         "55P03" => StoreError::locked(format!(
-            "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
+            "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short; if it hangs in its commit, see \
+             pg_stat_activity for what it waits for, such as a synchronous replica",
             failure.said
         )),
         // A key has up to 1,024 units of UTF-16, but that of a lock has no limit.
@@ -313,6 +314,15 @@ pub(super) fn no_tables(names: &Names) -> String {
         names.plain_table("store"),
         names.schema
     )
+}
+
+pub(super) fn tables_are_missing(missing: &[String]) -> StoreError {
+    let message = format!(
+        "the database has no {}, but other tables of the same leases, so nobody knows who holds them; end all programs that use these tables, \
+         drop the others, too, and call migrate() again",
+        missing.join(" and no ")
+    );
+    StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
 /// A trigger or a rule of the user's kept rows from being written.

@@ -1,9 +1,12 @@
 //! The tables, and their version.
 
+use std::vec::Vec;
+
 use super::{
     carrier::{Failure, Loan, Round},
     failure,
     lending::{Errand, Lending},
+    literal::text,
     names::Names,
     rows::{Access, Hold, SCHEMA, StoreText},
 };
@@ -15,7 +18,10 @@ pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time:
     // Whoever may not create tables can call this, too, where they stand.
     let stands = match version(&mut *lent.loan, names).await {
         Ok(stands) => stands,
-        Err(failure) if failure.code == "42P01" => None,
+        Err(failure) if failure.code == "42P01" => {
+            check_missing(&mut *lent.loan, names).await?;
+            None
+        }
         Err(failure) => return Err(failure::of_look(&failure, names)),
     };
     let found = match stands {
@@ -36,6 +42,26 @@ async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32
     let answers = loan.carry(&round).await?;
     failure::check_hiding(answers.rows(hiding))?;
     Ok(StoreText::of(&answers, place).map(|found| found.schema))
+}
+
+/// Fails if the store's own table is there, and another one is not. Somebody deleted that: with a new table, a key would seem free although
+/// its holder still relies on its session.
+async fn check_missing(loan: &mut (dyn Loan + '_), names: &Names) -> Result<(), StoreError> {
+    let kinds = ["store", "record", "session"];
+    let found = kinds.map(|kind| format!("to_regclass({}) IS NOT NULL", text(&names.table(kind))));
+    let asked = loan.carry(&Round::one(&format!("SELECT {}", found.join(", ")))).await;
+    let answers = asked.map_err(|failure| failure::of_look(&failure, names))?;
+    let missing: Vec<_> = (0..kinds.len())
+        .filter(|column| !answers.first(0).is_some_and(|row| row.is_true(*column)))
+        .map(|column| names.plain_table(kinds[column]))
+        .collect();
+    if missing.contains(&names.plain_table("store")) {
+        return Ok(());
+    }
+    // It may be another program's.
+    let store = loan.carry(&Round::one(&names.read_store(Hold::Not))).await;
+    store.map_err(|failure| failure::of_look(&failure, names))?;
+    Err(failure::tables_are_missing(&missing))
 }
 
 async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreError> {

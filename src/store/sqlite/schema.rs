@@ -32,10 +32,22 @@ impl Tables {
         Self { schema, prefix: prefix.to_owned(), store, record, session }
     }
 
-    /// Finds the tables in a transaction, or makes them.
+    /// Finds the tables in a transaction, or makes them. If the store's own one is there, and another one is not, somebody deleted that: with
+    /// a new table, a key would seem free although its holder still relies on its session.
     pub(super) fn make(&self, connection: &Connection) -> Result<(), Trouble> {
+        let mut missing = Vec::new();
         for (name, columns) in COLUMNS {
-            self.check(connection, name, columns)?;
+            if !self.check(connection, name, columns)? {
+                missing.push(format!("{}_{name}", self.prefix));
+            }
+        }
+        let is_new = missing.contains(&format!("{}_store", self.prefix));
+        if !is_new && !missing.is_empty() {
+            return Err(refused(format!(
+                "it has no {}, but other tables of the same leases, so nobody knows who holds them; end all programs that use these \
+                 tables, and drop the others, too",
+                missing.join(" and no ")
+            )));
         }
         connection.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS {} (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, state TEXT);

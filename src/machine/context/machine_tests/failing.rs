@@ -5,8 +5,8 @@ use alloc::{vec, vec::Vec};
 
 use super::{Script, current, events, granted, is_granted, named, said, served::permanent, waiting};
 use crate::machine::{
-    Action, Ending, Entry, Event, Input, LostReason, Monotonic, Outcome, Output, Peer, Refusal, Reply, RequestId,
-    SessionId, Sighting, StoreError, Token, Turn, TurnId, Way,
+    Action, Applied, Ending, Entry, Event, Input, LostReason, Monotonic, Outcome, Output, Peer, Refusal, Reply,
+    RequestId, SessionId, Sighting, StoreError, Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -263,5 +263,28 @@ fn a_request_whose_time_is_over_is_told_so_although_its_transaction_failed() {
         let input = hear(script.sent().0);
         let told = events(script.input(input.clone()));
         assert_eq!(told, [Event::Failed { turn: TurnId(1), refusal: Refusal::Timeout }], "{input:?}");
+    }
+}
+
+/// The first attempt may have been applied in a session that was not ended since. What is told of the last one must not deny that.
+#[test]
+fn a_request_whose_first_attempt_may_have_been_applied_is_not_told_that_nothing_was() {
+    for (first, told) in
+        [(StoreError::unknown("no answer"), Applied::Unknown), (StoreError::transient("down"), Applied::No)]
+    {
+        let mut script = Script::new();
+        script.acquire(1, true);
+        let id = script.sent().0;
+        script.result(id, Err(first.clone()));
+        let is_failure = |event: &Event| matches!(event, Event::Failed { .. });
+        while !events(&script.outputs).iter().any(is_failure) {
+            if script.refuse().is_none() {
+                script.tick(10);
+            }
+        }
+        let [Event::Failed { refusal: Refusal::Store(error), .. }] = &events(&script.outputs)[..] else {
+            panic!("{first}: {:?}", script.outputs)
+        };
+        assert_eq!(error.applied, told, "{first}: {error}");
     }
 }

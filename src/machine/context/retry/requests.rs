@@ -36,14 +36,15 @@ impl Machine {
             self.cohorts.note_retry(&operation.slot);
             return self.retry_ask(operation, request, now);
         }
-        if !upgrades && self.keep_turns_with_limit(&operation.slot, error) {
+        let told = self.of_all_attempts(error);
+        if !upgrades && self.keep_turns_with_limit(&operation.slot, &told) {
             self.cohorts.note_retry(&operation.slot);
             return self.retry_for_the_rest(operation, request, now);
         }
         if upgrades {
             return self.upgrade_failed(operation, error, known_unsent, now);
         }
-        self.fail_turns(&operation.slot, &Refusal::Store(error.clone()));
+        self.fail_turns(&operation.slot, &Refusal::Store(told));
         if !known_unsent {
             self.withdraw_request(&operation.slot, request, now);
         }
@@ -104,7 +105,8 @@ impl Machine {
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
         // All turns of one call share its time limit, so either all of them stay or none.
-        if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, error))) {
+        let told = self.of_all_attempts(error);
+        if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, &told))) {
             operation.all.iter().for_each(|slot| self.cohorts.note_retry(slot));
             return self.retry(operation, now);
         }
@@ -112,9 +114,15 @@ impl Machine {
             return debug_assert!(false, "it is called for several keys only");
         };
         for (slot, (_, ask)) in operation.all.iter().zip(asks) {
-            self.fail_turns(slot, &Refusal::Store(error.clone()));
+            self.fail_turns(slot, &Refusal::Store(told.clone()));
             self.withdraw_request(slot, ask.request, now);
         }
+    }
+
+    /// What the callers are told of the error of the last attempt. An earlier one, in an earlier session, may have been applied.
+    fn of_all_attempts(&self, error: &StoreError) -> StoreError {
+        let applied = if self.session.was_unsure() { Applied::Unknown } else { error.applied };
+        StoreError { applied, ..error.clone() }
     }
 
     /// Fails the requests in the queue that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
