@@ -65,6 +65,8 @@ impl Driver {
         match core.pumping {
             None if core.deeds.is_empty() => {}
             None => self.pump_up_to(core, MOST_FOR_OTHERS),
+            // A fork copied the core, but not the thread that was at work.
+            Some(pumping) if pumping != this_thread() && !self.is_ours() => self.pump_up_to(core, MOST_FOR_OTHERS),
             Some(pumping) => core.for_others += u32::from(pumping != this_thread()),
         }
     }

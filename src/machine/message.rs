@@ -83,4 +83,11 @@ impl Body {
             Self::Gone { .. } => None,
         }
     }
+
+    /// Whether the recipient needs the message even if its sender has closed. A request it does not need, and a session that was ended as
+    /// dead seldom hears of it: if it lives, its next heartbeat finds out.
+    #[must_use]
+    pub const fn outlives_its_sender(&self) -> bool {
+        !matches!(self, Self::Wanted { .. } | Self::Ended { .. })
+    }
 }

@@ -15,6 +15,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::harness::{Running, Scratch, is_right_once};
 use crate::signals::NAPS;
+use crate::skipped::skip;
 use crate::until::wait_until;
 
 fn steal(scratch: &Scratch) {
@@ -65,6 +66,25 @@ fn what_the_command_has_started_is_killed_too() {
     let running = scratch.ready(&["--grace", "0.4"], &format!("sh -c \"{stubborn}\" & echo ready; exec sleep 600"));
     steal(&scratch);
     assert_eq!(running.line(), None, "the grandchild had stdout open");
+    ended(running, "another process stole it");
+}
+
+/// The first process of a container adopts what the command left behind, and leasehold reaps only the command.
+#[test]
+#[cfg(target_os = "linux")]
+fn whoever_has_ended_and_was_not_reaped_is_not_waited_for() {
+    let scratch = Scratch::new();
+    let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
+    if !scratch.command("unshare", &[&contained[..], &["true"]].concat()).status().is_ok_and(|ran| ran.success()) {
+        return skip("this user may not make a namespace of processes");
+    }
+    // The grace is longer than anything takes.
+    let run =
+        ["leasehold", "run", "--lease", "600", "--grace", "120", "k", "--", "sh", "-c", "echo ready; sleep 600; true"];
+    let mut command = scratch.command("unshare", &[&contained[..], &run].concat());
+    let running = Running::start(&mut command);
+    assert_eq!(running.line().as_deref(), Some("ready"));
+    steal(&scratch);
     ended(running, "another process stole it");
 }
 

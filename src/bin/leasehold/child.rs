@@ -16,8 +16,8 @@ use nix::{
 };
 
 use super::codes::{Exit, Failure, SIGNAL, SYSTEM};
-use super::mask;
 use super::stage::{self, Gifts};
+use super::{job, mask};
 
 /// A process that was started, and its group.
 pub(crate) struct Child {
@@ -70,9 +70,9 @@ impl Child {
         let _ = killpg(self.group, signal);
     }
 
-    /// Whether anybody of the group is left.
+    /// Whether anybody of the group is left. Whoever has ended, and only waits to be reaped by a slow parent, is not.
     pub(crate) fn group_is_left(&self) -> bool {
-        killpg(self.group, None) != Err(Errno::ESRCH)
+        killpg(self.group, None) != Err(Errno::ESRCH) && !job::have_all_ended(self.group)
     }
 }
 

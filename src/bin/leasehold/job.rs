@@ -45,6 +45,16 @@ fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
     processes.filter(move |process| getpgid(Some(*process)) == Ok(group))
 }
 
+/// Whether the system tells that all processes of a group have ended, and only wait to be reaped. It is asked twice: a process may have
+/// started another one while the first answer was read.
+pub(crate) fn have_all_ended(group: Pid) -> bool {
+    (0..2).all(|_| {
+        let mut members = members_of(group).peekable();
+        members.peek().is_some()
+            && members.all(|process| state_and_parent(process).is_some_and(|(state, _)| state == "Z"))
+    })
+}
+
 /// If an outer leasehold is in this process group, the leader of the group that it started: the process whose stops it sees.
 pub(crate) fn leader_under_leasehold_in(group: Pid) -> Option<Pid> {
     let mut leader = getpgrp();
@@ -113,8 +123,14 @@ fn starter_of((own, mut process): (Pid, Pid)) -> Starter {
 }
 
 fn parent_of(process: Pid) -> Option<Pid> {
+    state_and_parent(process).map(|(_, parent)| parent)
+}
+
+fn state_and_parent(process: Pid) -> Option<(String, Pid)> {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold anything; then come the state and the parent.
     let (_, rest) = status.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+    let mut fields = rest.split_whitespace();
+    let (state, parent) = (fields.next()?, fields.next()?);
+    Some((state.into(), Pid::from_raw(parent.parse().ok()?)))
 }

@@ -9,13 +9,13 @@ use super::{
     super::{carrier::Row, literal::text, names::Names},
     link::Link,
 };
-use crate::machine::{Body, Message, SessionId};
+use crate::machine::{Message, SessionId};
 
 /// The server refuses a notification of 8,000 bytes.
 const LONGEST: usize = 7_999;
 
-/// More than a session says before it is connected. If more messages wait, the oldest one that asks is lost, or else the oldest one. They
-/// are hints, so they may be lost.
+/// More than a session says before it is connected. If more messages wait, the oldest one that does not outlive
+/// its sender is lost, or else the oldest one. They are hints, so they may be lost.
 const MOST: usize = 128;
 /// How long a session that becomes idle waits until its last messages are sent.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -27,8 +27,8 @@ pub(in super::super) struct Letter {
     payload: String,
     /// If it is for one session, the advisory lock that this one has while it listens.
     ear: Option<i64>,
-    /// It asks for a key. Once its sender has ended, nobody wants that any more.
-    asks: bool,
+    /// Its recipient needs it even if its sender has closed.
+    outlives: bool,
 }
 
 impl Letter {
@@ -38,8 +38,8 @@ impl Letter {
         let payload = format!("{from} {}", message.encode());
         let is_sent = recipient != Some(from) && payload.len() <= LONGEST;
         let channel = recipient.map_or_else(|| names.channel(), |session| names.channel_of(session));
-        let asks = matches!(message.body, Body::Wanted { .. });
-        is_sent.then(|| Self { channel, payload, ear: recipient.map(|session| names.ear(session)), asks })
+        let outlives = message.body.outlives_its_sender();
+        is_sent.then(|| Self { channel, payload, ear: recipient.map(|session| names.ear(session)), outlives })
     }
 
     /// Sends the notification. The second column says whether its recipient listens: the shared lock is free if that session does not hold
@@ -62,8 +62,8 @@ impl Letter {
 pub(super) struct Outbox {
     waiting: VecDeque<Letter>,
     on_their_way: JoinSet<()>,
-    /// Those of them that ask. One to a dead holder is sent again and again, since that never listens.
-    asking: JoinSet<()>,
+    /// Those that nobody needs once their sender has closed. One to a dead session is sent again and again, since that never listens.
+    passing: JoinSet<()>,
 }
 
 impl Outbox {
@@ -71,14 +71,14 @@ impl Outbox {
     pub(super) fn send(&mut self, letter: Letter, link: Option<&Link>) {
         match link {
             Some(link) => {
-                let under_way = if letter.asks { &mut self.asking } else { &mut self.on_their_way };
+                let under_way = if letter.outlives { &mut self.on_their_way } else { &mut self.passing };
                 while under_way.try_join_next().is_some() {}
                 under_way.spawn(link.notify(letter));
             }
             None => {
                 if self.waiting.len() == MOST {
-                    let asks = self.waiting.iter().position(|waiting| waiting.asks);
-                    self.waiting.remove(asks.unwrap_or(0));
+                    let passing = self.waiting.iter().position(|waiting| !waiting.outlives);
+                    self.waiting.remove(passing.unwrap_or(0));
                 }
                 self.waiting.push_back(letter);
             }
@@ -94,10 +94,10 @@ impl Outbox {
 
     /// Whether anything waits for a connection that others have to learn even if this session ends.
     pub(super) fn waits(&self) -> bool {
-        self.waiting.iter().any(|letter| !letter.asks)
+        self.waiting.iter().any(|letter| letter.outlives)
     }
 
-    /// Waits until the server has what was sent, except for what asks.
+    /// Waits until the server has what was sent and outlives its sender.
     pub(super) async fn finish(&mut self) {
         let sent = async { while self.on_their_way.join_next().await.is_some() {} };
         // A server that does not answer is not waited for.
@@ -110,10 +110,10 @@ mod tests {
     use std::string::ToString;
 
     use super::*;
-    use crate::machine::{Key, StoreId};
+    use crate::machine::{Body, Key, StoreId};
 
-    fn letter(asks: bool) -> Letter {
-        Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, asks }
+    fn letter(outlives: bool) -> Letter {
+        Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, outlives }
     }
 
     /// Only keys of `leases.locks`, which does not exist natively, are longer than the longest key of a user. The server would refuse the
@@ -129,14 +129,26 @@ mod tests {
         assert!(!is_sent(Key::of_lock(&"\u{1}".repeat(1_400))));
     }
 
-    /// Without the message, a context learns of its grant only at its next heartbeat. A message that asks is sent again.
+    /// It never listens. Closing would wait for it until the message is given up.
+    #[test]
+    fn a_message_to_a_session_that_was_ended_as_dead_holds_up_no_close() {
+        let names = Names { database: "1/2".into(), prefix: "leasehold".into(), schema: "public".into() };
+        let outlives = |body| {
+            let message = Message { store: StoreId(1), key: Key::new("k").unwrap(), body };
+            Letter::of(&message, SessionId(3), &names).is_some_and(|letter| letter.outlives)
+        };
+        assert!(!outlives(Body::Ended { holder: SessionId(2) }));
+        assert!(outlives(Body::InUse { asker: SessionId(2) }));
+    }
+
+    /// Without the message, a context learns of its grant only at its next heartbeat. A request is sent again.
     #[test]
     fn requests_do_not_push_out_what_others_have_to_learn() {
         let mut outbox = Outbox::default();
-        outbox.send(letter(false), None);
-        (0..2 * MOST).for_each(|_| outbox.send(letter(true), None));
-        assert!(outbox.waits() && outbox.waiting.len() == MOST);
+        outbox.send(letter(true), None);
         (0..2 * MOST).for_each(|_| outbox.send(letter(false), None));
+        assert!(outbox.waits() && outbox.waiting.len() == MOST);
+        (0..2 * MOST).for_each(|_| outbox.send(letter(true), None));
         assert_eq!(outbox.waiting.len(), MOST);
     }
 }
