@@ -4,7 +4,7 @@
 
 use std::{error::Error, future::Future, process::ExitCode, time::Duration};
 
-use leasehold::{AcquireError, LeaseGuard, LeaseManager, OnLoss, executor::TokioExecutor};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, OnLoss, executor::TokioExecutor};
 
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -36,7 +36,7 @@ async fn work(leases: &LeaseManager, url: &str) -> Result<(), Box<dyn Error>> {
         let request = leases.lock("report").info("the report worker").on_loss(OnLoss::Abort);
         match request.run(async |lease| report(lease, url).await).await {
             Ok(ran) => ran.value.unwrap_or_else(|error| eprintln!("no report: {error}")),
-            Err(AcquireError::Closed) => break,
+            Err(AcquireError::Closed | AcquireError::Lost { reason: LostReason::Closed, .. }) => break,
             Err(lost @ AcquireError::Lost { .. }) => eprintln!("the report was abandoned: {lost}"),
             Err(AcquireError::Store(error)) if error.retry => eprintln!("{error}"),
             Err(error) => return Err(error.into()),

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use nix::sys::signal::Signal;
+use rusqlite::Connection;
 
 use crate::harness::{Running, Scratch, done};
 use crate::until::wait_until;
@@ -317,7 +318,7 @@ fn watch_prints_once_where_there_is_no_terminal() {
 fn a_watch_outlasts_a_store_that_is_away() {
     let scratch = Scratch::new();
     drop(scratch.ready(&[], "echo ready; exec sleep 600"));
-    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let mut other = Connection::open(scratch.file()).unwrap();
     let journal: String = other.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).unwrap();
     assert_eq!(journal, "delete");
     let watch = scratch.start(&["watch", "--json"]);
@@ -328,4 +329,25 @@ fn a_watch_outlasts_a_store_that_is_away() {
     watch.until_err("still watching");
     busy.commit().unwrap();
     while watch.line().expect("it goes on") != "[]" {}
+}
+
+/// A newer version has died while it held the key. The proof of its death takes a day.
+#[test]
+fn a_holder_whose_session_cannot_be_read_is_not_waited_for() {
+    let scratch = Scratch::new();
+    for unreadable in ["json_set(state, '$.format', 2)", "'garbage'"] {
+        let holder = scratch.ready(&["--lease", "2"], "echo ready; exec sleep 600");
+        holder.signal(Signal::SIGKILL);
+        holder.end();
+        let database = Connection::open(scratch.file()).unwrap();
+        let change = format!("UPDATE leasehold_session SET state = {unreadable}");
+        assert!(database.execute(&change, []).unwrap() > 0);
+        for limit in [&["-n"][..], &["-w", "0.1"]] {
+            let done = scratch.done(&[&["run"], limit, &["k", "--", "echo", "granted"]].concat());
+            assert_eq!((done.code, &*done.out), (1, ""), "{unreadable}, {limit:?}: {done:?}");
+        }
+        let listed = scratch.done(&["list"]);
+        assert!(listed.out.contains("unknown") && !listed.out.contains(" s ago"), "{unreadable}: {listed:?}");
+        database.execute_batch("DELETE FROM leasehold_session; DELETE FROM leasehold_record").unwrap();
+    }
 }

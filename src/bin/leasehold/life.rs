@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use leasehold::{
     HolderStatus, LeaseStatus, Mode, WaiterStatus,
-    machine::{SessionId, Wall},
+    machine::{LONGEST_LEASE_MS, SessionId, Wall},
     signal::DirectorySignals,
     store::Reach,
 };
@@ -104,6 +104,8 @@ impl Eyes {
             }
             longest = longest.max(match life {
                 Life::Alive => return None,
+                // If this version cannot read its row, nobody knows its lease, and the proof takes longer than any lease.
+                Life::Silent if lease.as_millis() > LONGEST_LEASE_MS.into() => return None,
                 Life::Silent => lease + lease / 4 + ANSWERS,
                 Life::Dead => DEATH,
             });
