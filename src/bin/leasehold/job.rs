@@ -50,9 +50,14 @@ fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
 pub(crate) fn have_all_ended(group: Pid) -> bool {
     (0..2).all(|_| {
         let mut members = members_of(group).peekable();
-        members.peek().is_some()
-            && members.all(|process| state_and_parent(process).is_some_and(|(state, _)| state == "Z"))
+        members.peek().is_some() && members.all(has_ended)
     })
+}
+
+/// A process whose first thread has ended looks the same while its other threads run.
+fn has_ended(process: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().count();
+    threads <= 1 && state_and_parent(process).is_some_and(|(state, _)| state == "Z")
 }
 
 /// If an outer leasehold is in this process group, the leader of the group that it started: the process whose stops it sees.
