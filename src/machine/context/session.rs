@@ -127,16 +127,6 @@ impl OwnSession {
         *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, was_unsure, ..next };
     }
 
-    /// Notes that the session ends because the store was wiped.
-    pub(super) fn note_wipe(&mut self) {
-        self.was_wiped = true;
-    }
-
-    /// Whether the store was wiped under the last session, and none has been opened since.
-    pub(super) fn was_wiped(&self) -> bool {
-        self.was_wiped
-    }
-
     /// The same, if it is unknown whether the row exists. The next session need not wait for another end that failed.
     // Protocol: docs/protocol.md#s1.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
@@ -156,6 +146,16 @@ impl OwnSession {
         self.stale_at = self.stale_at();
         self.stale.push(self.id);
         self.end();
+    }
+
+    /// Notes that the session ends because the store was wiped.
+    pub(super) fn note_wipe(&mut self) {
+        self.was_wiped = true;
+    }
+
+    /// Whether the store was wiped under the last session, and none has been opened since.
+    pub(super) fn was_wiped(&self) -> bool {
+        self.was_wiped
     }
 
     /// Whether others certainly know of the beacon, if the row exists.

@@ -282,7 +282,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule k",
         "a thief whose task is late robs the later thief",
         Scenario("stale::a_thief_whose_lease_was_stolen_before"),
-        &[edit("src/client/request.rs", "_ if wish.steal =>", "_ if false =>")],
+        &[edit("src/client/request.rs", "told if wish.steal =>", "told if false && wish.steal =>")],
+    ),
+    Mutant::new(
+        "rule k",
+        "a manager that steals again what it has stolen and released takes itself for robbed",
+        Scenario("stale::a_manager_steals_again"),
+        &[edit(
+            "src/machine/context/passing.rs",
+            "(self.lingers_until, self.stolen) = (None, false);",
+            "self.lingers_until = None;",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "a withdrawal that is sent separately leaves the floor where it is",
+        Rule("overtaken::an_attempt_that_arrives_after"),
+        &[edit(
+            "src/machine/context/sending.rs",
+            "            && !self.session.has_unanswered()\n",
+            "",
+        )],
+    ),
+    Mutant::new(
+        "I6",
+        "a late answer withdraws a lease on its way to another guard",
+        Rule("overtaken::a_lease_on_its_way"),
+        &[edit(REPLY, "            None if self.detaches(&slot.key, request) => {}\n", "")],
+    ),
+    Mutant::new(
+        "I11",
+        "of a request whose first attempt may have been applied, only the last attempt counts",
+        Rule("failing::a_request_whose_first_attempt"),
+        &[edit(SESSION, "was_wiped, was_unsure, ..next", "was_wiped, ..next")],
     ),
     Mutant::new(
         "rule e",

@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S1",
         "the id of an opening of which nobody knows is not ended",
         Rule("opening::s1_the_earlier_id"),
-        &[edit(SESSION, "= Some(now);\n        self.stale.push(self.id);\n", "= Some(now);\n")],
+        &[edit(SESSION, "= (Some(now), true);\n        self.stale.push(self.id);\n", "= (Some(now), true);\n")],
     ),
     Mutant::new(
         "S9",
@@ -132,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S10",
         "all sessions of a context have one id",
         Rule("sessions::s10_"),
-        &[edit(SESSION, "..Self::new(self.id.next())", "..Self::new(self.id)")],
+        &[edit(SESSION, "Self::new(id.next())", "Self::new(id)")],
     ),
     Mutant::new(
         "S10",
@@ -330,7 +330,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "nobody waits out a silent store",
         Scenario("who_said_for_how_long"),
-        &[edit(REQUESTS, "upgrades && self.keep_turns_with_limit(&operation.slot, error)", "upgrades && false")],
+        &[edit(REQUESTS, "upgrades && self.keep_turns_with_limit(&operation.slot, &told)", "upgrades && false")],
     ),
     Mutant::new(
         "I11",
@@ -478,7 +478,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S3",
         "whom a session saw standing still is forgotten with it",
         Rule("failing::s3_"),
-        &[edit(SESSION, "doubted, peers, was_wiped, ..Self", "doubted, was_wiped, ..Self")],
+        &[edit(SESSION, "doubted, peers, was_wiped, was_unsure, ..next", "doubted, was_wiped, was_unsure, ..next")],
     ),
     Mutant::new(
         "principle 5",

@@ -90,6 +90,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/passing.rs", " && !held.may_be_fenced();", ";")],
     ),
     Mutant::new(
+        "S15",
+        "whoever resumes a downgraded lease is not told that it was exclusive elsewhere",
+        Scenario("parts::a_lease_that_another_context_downgraded"),
+        &[edit("src/machine/record/transition/parts.rs", "if ask.mode == Mode::Shared {", "if false {")],
+    ),
+    Mutant::new(
         "I5",
         "a thief that does not know whether it stole steals again",
         Scenario("stale::a_thief_that_does_not_know"),
