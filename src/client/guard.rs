@@ -317,7 +317,7 @@ impl LeaseGuard {
         self.verify().await == Ok(true) && self.is_valid()
     }
 
-    /// The same, or why the store did not say so, for a caller whose future must not store the guard meanwhile.
+    /// The same, or the store's error if it could not tell, for a caller whose future must not store the guard meanwhile.
     pub(crate) async fn confirmed(self) -> (Self, Result<bool, StoreError>) {
         let verdict = self.verify().await.map(|is_held| is_held && self.is_valid());
         (self, verdict)

@@ -248,7 +248,7 @@ impl LeaseRequest {
                 match guard.told_loss() {
                     // Its time was over before its task ran again. The next one may fare no better.
                     Some(LostReason::Expired) if wish.max_hold.is_some() => return Err(guard.loss()),
-                    // It would rob whoever was granted the key since. Maybe the lease is not lost, and the store failed.
+                    // A second theft would rob whoever was granted the key since. If no loss is known, the caller gets the store's error.
                     told if wish.steal => {
                         let failure = verdict.err().filter(|_| told.is_none());
                         return Err(failure.map_or_else(|| guard.loss(), AcquireError::from));

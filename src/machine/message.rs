@@ -84,8 +84,8 @@ impl Body {
         }
     }
 
-    /// Whether the recipient needs the message even if its sender has closed. A request it does not need, and a session that was ended as
-    /// dead seldom hears of it: if it lives, its next heartbeat finds out.
+    /// Whether the recipient needs the message even if its sender has closed. Nobody needs a request any more then. A message to a session
+    /// that was ended as dead seldom arrives, and is not needed either: if that session lives, its next heartbeat finds out.
     #[must_use]
     pub const fn outlives_its_sender(&self) -> bool {
         !matches!(self, Self::Wanted { .. } | Self::Ended { .. })

@@ -242,7 +242,7 @@ impl LostReason {
             Self::Stolen => "another context stole it",
             Self::Suspended => "the manager was suspended",
             Self::Evicted => {
-                "its session was ended, because another context considered this one dead, or because somebody deleted its row"
+                "another context considered this one dead and ended its session, or somebody deleted the session's row"
             }
             Self::StoreCleared => "the store was cleared",
             Self::StoreFailed => "the store failed or was deleted",

@@ -69,10 +69,10 @@ fn what_the_command_has_started_is_killed_too() {
     ended(running, "another process stole it");
 }
 
-/// The first process of a container adopts what the command left behind, and leasehold reaps only the command.
+/// As the first process of a container, leasehold adopts what the command left behind, but reaps only the command.
 #[test]
 #[cfg(target_os = "linux")]
-fn whoever_has_ended_and_was_not_reaped_is_not_waited_for() {
+fn a_process_that_ended_and_was_not_reaped_is_not_waited_for() {
     let scratch = Scratch::new();
     let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
     if !scratch.command("unshare", &[&contained[..], &["true"]].concat()).status().is_ok_and(|ran| ran.success()) {

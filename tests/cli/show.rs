@@ -331,7 +331,7 @@ fn a_watch_outlasts_a_store_that_is_away() {
     while watch.line().expect("it goes on") != "[]" {}
 }
 
-/// A newer version has died while it held the key. The proof of its death takes a day.
+/// A holder has died, and this version cannot read its row: a newer version wrote it, or it is damaged. To prove it dead takes over a day.
 #[test]
 fn a_holder_whose_session_cannot_be_read_is_not_waited_for() {
     let scratch = Scratch::new();

@@ -457,7 +457,7 @@ fn a_database_in_another_encoding_is_refused() {
     });
 }
 
-/// The holder goes on, because its heartbeats find its session.
+/// If only the record's table is gone, the holder goes on, because its heartbeats find its session.
 #[test]
 fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
     on_server("bad_partial", |place| async move {
@@ -467,7 +467,10 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
         for table in ["record", "session"] {
             user.batch_execute(&format!("ALTER TABLE {}_{table} RENAME TO elsewhere", place.prefix)).await.unwrap();
             let error = place.builder().connect().await.unwrap().migrate().await.unwrap_err();
-            says(&error, &[&format!("{}_{table}", place.prefix), "nobody knows who holds them", "drop the others"]);
+            says(
+                &error,
+                &[&format!("{}_{table}", place.prefix), "nobody knows who holds which lease", "drop the others"],
+            );
             user.batch_execute(&format!("ALTER TABLE elsewhere RENAME TO {}_{table}", place.prefix)).await.unwrap();
         }
         assert!(guard.verify().await.unwrap(), "nothing was changed");

@@ -70,7 +70,7 @@ impl Child {
         let _ = killpg(self.group, signal);
     }
 
-    /// Whether anybody of the group is left. Whoever has ended, and only waits to be reaped by a slow parent, is not.
+    /// Whether any process of the group is left. A zombie, which has ended and waits for its parent to reap it, does not count.
     pub(crate) fn group_is_left(&self) -> bool {
         killpg(self.group, None) != Err(Errno::ESRCH) && !job::have_all_ended(self.group)
     }

@@ -57,7 +57,7 @@ _leasehold_joined() {
 
 /// What fish calls in addition.
 const AFTER_KEY_IN_FISH: &str = r#"
-# After KEY come a command and its arguments. This prints which word the command is, and fails if KEY is not complete.
+# After KEY come a command and its arguments. This prints the number of the command's first word, and fails until KEY is complete.
 function __leasehold_command_at
     set -l words (commandline -opc)
     contains -- "$words[2]" run elect steal; or return

@@ -120,7 +120,7 @@ pub(crate) const fn meaning(reason: LostReason) -> &'static str {
         LostReason::Expired => "it could not be renewed in time",
         LostReason::Stolen => "another process stole it",
         LostReason::Evicted => {
-            "its session was ended, because another process considered this one dead, or because somebody deleted its row"
+            "another process considered this one dead and ended its session, or somebody deleted the session's row"
         }
         LostReason::StoreCleared => "its store was cleared",
         LostReason::StoreFailed => "its store failed or was deleted",

@@ -45,8 +45,8 @@ fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
     processes.filter(move |process| getpgid(Some(*process)) == Ok(group))
 }
 
-/// Whether the system tells that all processes of a group have ended, and only wait to be reaped. It is asked twice: a process may have
-/// started another one while the first answer was read.
+/// Whether `/proc` shows that all processes of a group are zombies. It is read twice: a process may have started another one during the
+/// first reading.
 pub(crate) fn have_all_ended(group: Pid) -> bool {
     (0..2).all(|_| {
         let mut members = members_of(group).peekable();
@@ -54,7 +54,7 @@ pub(crate) fn have_all_ended(group: Pid) -> bool {
     })
 }
 
-/// A process whose first thread has ended looks the same while its other threads run.
+/// Whether this is a zombie. A process whose first thread has ended has the same state while its other threads run.
 fn has_ended(process: Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().count();
     threads <= 1 && state_and_parent(process).is_some_and(|(state, _)| state == "Z")

@@ -104,7 +104,8 @@ impl Eyes {
             }
             longest = longest.max(match life {
                 Life::Alive => return None,
-                // If this version cannot read its row, nobody knows its lease, and the proof takes longer than any lease.
+                // If this version cannot read the session's row, nobody knows how long its lease is. To prove it dead takes longer than
+                // any lease lasts.
                 Life::Silent if lease.as_millis() > LONGEST_LEASE_MS.into() => return None,
                 Life::Silent => lease + lease / 4 + ANSWERS,
                 Life::Dead => DEATH,

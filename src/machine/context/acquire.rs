@@ -193,7 +193,7 @@ impl Machine {
         }
     }
 
-    /// Refuses the turns whose time is over. Returns the cohorts with something due, these or others.
+    /// Refuses the turns whose time is over. Returns every cohort that has something due, whether or not a turn of it was refused.
     pub(super) fn time_out_late(&mut self, now: Monotonic) -> Vec<Slot> {
         let due = self.cohorts.due(now);
         due.iter().for_each(|slot| self.time_out_turns(slot, now));

@@ -282,7 +282,7 @@ impl Cohort {
         changes
     }
 
-    /// A turn comes. A thief that finds no other one here did not make the theft that was granted.
+    /// Adds a turn. If it is the only thief here, the theft that was granted was an earlier thief's, so this one still has to steal.
     pub(super) fn add(&mut self, turn: Turn) {
         let is_only_thief = turn.steal && self.turns.first().is_none_or(|first| !first.steal);
         if let Stage::Held(held) = &mut self.stage

@@ -22,7 +22,7 @@ pub(super) const ATTEMPTS: u32 = 3;
 impl Machine {
     /// The transaction failed. Its operations are tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
-        // After a pause, the time of a request may be over, too. It is told that first.
+        // After a pause, a request's time limit may have passed, too. Then its caller is told of that, not of this failure.
         self.time_out_late(now);
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divide_transaction(transaction, error, now) {

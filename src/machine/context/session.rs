@@ -64,7 +64,7 @@ pub(super) struct OwnSession {
     peers: Vec<(Peer, Monotonic)>,
     /// Whether the last session ended because the store was wiped, and none has been opened since.
     was_wiped: bool,
-    /// Whether an earlier session may have been opened without an answer, and none has been opened since.
+    /// Whether the answer that would tell if an earlier session was opened is missing, and no session has been opened since.
     was_unsure: bool,
 }
 

@@ -16,18 +16,18 @@ std::thread_local! {
     static HELD: RefCell<Vec<Rc<Held>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A transaction whose own `commit` hides another.
+/// A transaction whose own `commit` hides another `commit`.
 struct Held {
     transaction: Transaction,
     fences: Cell<usize>,
     state: Rc<Cell<State>>,
     written: RefCell<Vec<(Row, Option<String>)>>,
-    /// The browser's, or that of another copy of this crate in the page, which holds it up for its own fences.
+    /// The hidden `commit`: the browser's, or that of another copy of this crate in the page, which waits for that copy's own fences.
     hidden: Function,
     own: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
-/// The state of the `commit()` that hides another.
+/// The state of our `commit()`.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Held,
@@ -125,7 +125,7 @@ impl Held {
 }
 
 fn commit_of(transaction: &Transaction) -> JsValue {
-    // A getter that throws is not the browser's.
+    // This fails only if somebody replaced the method by a getter that throws. Then there is no method to call.
     Reflect::get(transaction, &COMMIT.into()).unwrap_or_default()
 }
 

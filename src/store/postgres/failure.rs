@@ -318,9 +318,9 @@ pub(super) fn no_tables(names: &Names) -> String {
 
 pub(super) fn tables_are_missing(missing: &[String]) -> StoreError {
     let message = format!(
-        "the database has no {}, but other tables of the same leases, so nobody knows who holds them; end all programs that use these tables, \
-         drop the others, too, and call migrate() again",
-        missing.join(" and no ")
+        "the database lacks {}, but has other tables of the same leases, so nobody knows who holds which lease; end all programs that use \
+         these tables, drop the others, too, and call migrate() again",
+        missing.join(" and ")
     );
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }

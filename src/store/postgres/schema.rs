@@ -44,8 +44,8 @@ async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32
     Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
 
-/// Fails if the store's own table is there, and another one is not. Somebody deleted that: with a new table, a key would seem free although
-/// its holder still relies on its session.
+/// Fails if the table of the store is there, but that of the records or the sessions is not. Somebody dropped it: with a new table, a key
+/// would seem free although its holder still relies on its session.
 async fn check_missing(loan: &mut (dyn Loan + '_), names: &Names) -> Result<(), StoreError> {
     let kinds = ["store", "record", "session"];
     let found = kinds.map(|kind| format!("to_regclass({}) IS NOT NULL", text(&names.table(kind))));
@@ -58,7 +58,7 @@ async fn check_missing(loan: &mut (dyn Loan + '_), names: &Names) -> Result<(), 
     if missing.contains(&names.plain_table("store")) {
         return Ok(());
     }
-    // It may be another program's.
+    // The table of the store may be another program's: reading it shows that.
     let store = loan.carry(&Round::one(&names.read_store(Hold::Not))).await;
     store.map_err(|failure| failure::of_look(&failure, names))?;
     Err(failure::tables_are_missing(&missing))

@@ -105,7 +105,7 @@ impl Signals for RedisSignals {
         if recipient != Some(*session) {
             // Who cannot be told now looks into the store.
             let text = format!("{session} {}{}", message.encode(), enclosed(&self.place, *session, message));
-            // The store does not wait for messages that nobody needs once it is closed.
+            // A store that closes does not wait for messages that nobody needs once their sender has closed.
             let under_way = message.body.outlives_its_sender().then(|| self.place.under_way.one_more());
             let channel = channel_of(&self.place, recipient);
             let _ = outbox.try_send(Letter::new(channel, text, recipient.is_some(), under_way));

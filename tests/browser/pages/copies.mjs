@@ -26,8 +26,8 @@ export async function stealFromCopy(key) {
   await leases.steal(key);
 }
 
-// Has these copies fence one transaction in turn, which writes a text and is told to commit. With `again`, they fence it a second time when
-// all their fences have answered. How it ended, and what the fences said.
+// Opens a transaction, has these copies fence it in turn, writes a text in it and calls its `commit()`. With `again`, they fence it a second
+// time when all their fences have answered. Returns how the transaction ended, and what the fences said.
 export async function writeByTwoCopies({ turns, text, again = false }) {
   const transaction = db.transaction(["notes", "leasehold"], "readwrite");
   const ended = new Promise((resolve) => {
@@ -45,12 +45,12 @@ export async function writeByTwoCopies({ turns, text, again = false }) {
     notes.put(text, "note");
     transaction.commit();
   } catch {
-    // It was aborted when a copy was asked that knew of its loss.
+    // A copy that knew of its loss aborted the transaction when it was asked to fence it.
   }
   return { ended: await ended, said: await Promise.all(said) };
 }
 
-// A transaction lasts while something is asked of it, and is active in the event of an answer.
+// A transaction lasts while it has pending requests, and is active while the `success` event of one of them is dispatched.
 function asking(notes, all) {
   let answered = false;
   all.then(() => (answered = true));

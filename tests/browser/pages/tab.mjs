@@ -26,7 +26,7 @@ async function loadFence() {
   Object.assign(globalThis, await import("./fence.mjs"));
 }
 
-// A second copy of the package.
+// Loads a second copy of the package, and the functions that use both copies.
 async function loadCopies() {
   Object.assign(globalThis, await import("./copies.mjs"));
 }

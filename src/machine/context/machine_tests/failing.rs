@@ -266,7 +266,8 @@ fn a_request_whose_time_is_over_is_told_so_although_its_transaction_failed() {
     }
 }
 
-/// The first attempt may have been applied in a session that was not ended since. What is told of the last one must not deny that.
+/// The first attempt may have been applied in a session that was not ended since. The error that the caller gets for
+/// the last attempt must not deny that.
 #[test]
 fn a_request_whose_first_attempt_may_have_been_applied_is_not_told_that_nothing_was() {
     for (first, told) in

@@ -386,8 +386,12 @@ fn an_attempt_that_arrives_after_its_withdrawal_was_sent_separately_is_refused()
     served.input(Input::Reply { id, result: Ok(reply) });
     served.serve();
     served.pass(120_000);
-    assert!(served.script.machine.session() == ME, "its session lives");
-    assert_eq!(served.grants("a"), [], "nobody here holds \"a\", and nobody elsewhere ever gets it");
+    assert!(served.script.machine.session() == ME, "the session of the request has ended");
+    assert_eq!(
+        served.grants("a"),
+        [],
+        "a grant of \"a\" is left that nobody here holds, so nobody elsewhere ever gets the key"
+    );
 }
 
 /// I6. A request was granted by its second attempt, and its lease is on its way to another guard when the first attempt is answered.

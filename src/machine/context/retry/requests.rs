@@ -119,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// What the callers are told of the error of the last attempt. An earlier one, in an earlier session, may have been applied.
+    /// The last attempt's error as the callers are told it. If an attempt in an earlier session may have been applied, so may the request.
     fn of_all_attempts(&self, error: &StoreError) -> StoreError {
         let applied = if self.session.was_unsure() { Applied::Unknown } else { error.applied };
         StoreError { applied, ..error.clone() }

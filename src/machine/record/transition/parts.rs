@@ -31,8 +31,8 @@ impl Transition<'_> {
     }
 
     /// Moves the grant to this session and request, and ends the session to which it was detached. A shared grant is not resumed as
-    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent. Then the
-    /// grant itself may be the latest exclusive one, so whoever resumes it is told of all that were before this moment.
+    /// exclusive. An exclusive one becomes shared if its guard had downgraded it, because the downgrade may not have been sent. If it is
+    /// resumed as shared, the grant itself may be the latest exclusive one, so the new holder is told of every exclusive grant up to now.
     // Protocol: docs/protocol.md#s15.
     pub(super) fn resume(
         &mut self,

@@ -97,7 +97,7 @@ impl Outbox {
         self.waiting.iter().any(|letter| letter.outlives)
     }
 
-    /// Waits until the server has what was sent and outlives its sender.
+    /// Waits until the server has every message that was sent and that outlives its sender.
     pub(super) async fn finish(&mut self) {
         let sent = async { while self.on_their_way.join_next().await.is_some() {} };
         // A server that does not answer is not waited for.
@@ -129,7 +129,7 @@ mod tests {
         assert!(!is_sent(Key::of_lock(&"\u{1}".repeat(1_400))));
     }
 
-    /// It never listens. Closing would wait for it until the message is given up.
+    /// A session that was ended as dead never listens, so closing would wait until the message to it is given up.
     #[test]
     fn a_message_to_a_session_that_was_ended_as_dead_holds_up_no_close() {
         let names = Names { database: "1/2".into(), prefix: "leasehold".into(), schema: "public".into() };
