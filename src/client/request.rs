@@ -12,7 +12,7 @@ use crate::client::wish::{Wish, unknown};
 use crate::driver;
 use crate::driver::{Driver, Origin};
 use crate::executor::Shared;
-use crate::machine::{Input, InvalidKey, Key, LostReason, Mode};
+use crate::machine::{Applied, Input, InvalidKey, Key, LostReason, Mode, StoreError};
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until you call
 /// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or a similar method.
@@ -251,6 +251,8 @@ impl LeaseRequest {
                     // A second theft would rob whoever was granted the key since. If no loss is known, the caller gets the store's error.
                     told if wish.steal => {
                         let failure = verdict.err().filter(|_| told.is_none());
+                        // The theft was applied, whatever became of the verification.
+                        let failure = failure.map(|error| StoreError { applied: Applied::Unknown, ..error });
                         return Err(failure.map_or_else(|| guard.loss(), AcquireError::from));
                     }
                     _ => {}

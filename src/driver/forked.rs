@@ -17,6 +17,6 @@ impl Driver {
     /// Whether this context was not copied by a fork, or its store was copied with it. A copy also has its parent's ids, so its beacon
     /// would replace that of its parent.
     pub(super) fn is_ours(&self) -> bool {
-        self.process.is_none_or(|process| process == this_process())
+        self.stays_within || self.process == this_process()
     }
 }

@@ -69,8 +69,10 @@ pub(crate) struct Driver {
     /// The key of the last request, because most requests name the same key as the one before.
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
-    /// The process that built this driver, if the store reaches beyond that process. A fork copies the driver into another process.
-    process: Option<ProcessMark>,
+    /// The process that built this driver. A fork copies the driver into another process.
+    process: ProcessMark,
+    /// Whether a fork also copies the store.
+    stays_within: bool,
     /// Ends the watching when it is dropped.
     lifecycle: Mutex<Option<Box<dyn LifecycleWatch>>>,
 }
@@ -87,6 +89,8 @@ struct Core {
     deeds: VecDeque<Deed>,
     /// The thread that pumps, if one does.
     pumping: Option<ThreadMark>,
+    /// The process of that thread.
+    process: ProcessMark,
     /// How many inputs other threads have left to this pump.
     for_others: u32,
     /// When the machine took its last input.
@@ -106,6 +110,7 @@ impl Core {
             store_end: StoreEnd::Open,
             deeds: VecDeque::new(),
             pumping: None,
+            process: this_process(),
             for_others: 0,
             now: Now::default(),
         }
@@ -145,7 +150,8 @@ impl Driver {
                 core,
                 last_key: Mutex::default(),
                 this,
-                process: (!stays_within).then(this_process),
+                process: this_process(),
+                stays_within,
                 lifecycle,
             }
         });

@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 
 use super::registry::{Effect, Response};
 use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, scratch, wakers::wake_all};
-use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Part, Shared, this_thread};
+use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Part, Shared, this_process, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
 use crate::signal::Inbox;
@@ -66,7 +66,10 @@ impl Driver {
             None if core.deeds.is_empty() => {}
             None => self.pump_up_to(core, MOST_FOR_OTHERS),
             // A fork copied the core, but not the thread that was at work.
-            Some(pumping) if pumping != this_thread() && !self.is_ours() => self.pump_up_to(core, MOST_FOR_OTHERS),
+            Some(pumping) if pumping != this_thread() && core.process != this_process() => {
+                core.process = this_process();
+                self.pump_up_to(core, MOST_FOR_OTHERS);
+            }
             Some(pumping) => core.for_others += u32::from(pumping != this_thread()),
         }
     }

@@ -464,7 +464,7 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
         let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         let user = place.client().await;
-        for table in ["record", "session"] {
+        for table in ["record", "session", "store"] {
             user.batch_execute(&format!("ALTER TABLE {}_{table} RENAME TO elsewhere", place.prefix)).await.unwrap();
             let error = place.builder().connect().await.unwrap().migrate().await.unwrap_err();
             says(

@@ -2,8 +2,7 @@
 
 use std::pin::pin;
 
-use leasehold::AcquireError;
-use leasehold::store::Fault;
+use leasehold::{AcquireError, Mode, machine::Applied, store::Fault};
 
 use crate::support::world::{LEASE, Tab, World, everywhere, ms, secs};
 
@@ -65,5 +64,51 @@ fn a_request_behind_a_guard_of_its_own_manager_survives_a_freeze() {
         assert!(told.is_none(), "the guard is held ({}): {told:?}", guard.is_valid());
         guard.release().await.unwrap();
         waits.await.unwrap().release().await.unwrap();
+    });
+}
+
+/// What an error of the store says of the request.
+fn applied<T: std::fmt::Debug>(told: Result<T, AcquireError>) -> Applied {
+    match told {
+        Err(AcquireError::Store(error)) => error.applied,
+        other => panic!("the store fails: {other:?}"),
+    }
+}
+
+/// The last attempt is refused, and an earlier one got no answer.
+#[test]
+fn an_error_does_not_deny_what_an_earlier_attempt_may_have_done() {
+    everywhere(async |world| {
+        for opens in [true, false] {
+            let (tab, other) = (world.tab(), world.tab());
+            let _held = if opens { None } else { Some(tab.leases.lock("other").acquire().await.unwrap()) };
+            tab.store.inject(Fault::LoseReply);
+            let mut one = Box::pin(tab.leases.lock("k").acquire());
+            assert!(world.within(ms(1), &mut one).await.is_none());
+            tab.store.fail_always(Some(Fault::Fail));
+            assert!(!other.leases.status("k").await.unwrap().holders.is_empty(), "the first attempt was applied");
+            assert_eq!(applied(world.within(secs(600), one).await.unwrap()), Applied::Unknown);
+            tab.store.fail_always(None);
+            world.sim.pass(LEASE * 3).await;
+            tab.store.inject(Fault::LoseReply);
+            let mut several = Box::pin(tab.leases.lock_all([("k", Mode::Exclusive), ("l", Mode::Exclusive)]).acquire());
+            assert!(world.within(ms(1), &mut several).await.is_none());
+            tab.store.fail_always(Some(Fault::Fail));
+            assert_eq!(applied(world.within(secs(600), several).await.unwrap()), Applied::Unknown);
+        }
+    });
+}
+
+/// The attempts of another request got no answers, long ago.
+#[test]
+fn a_request_that_was_refused_is_told_that_it_was_not_applied() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        tab.store.fail_always(Some(Fault::LoseReply));
+        let first = world.within(secs(600), tab.leases.lock("a").acquire()).await.unwrap();
+        assert_eq!(applied(first), Applied::Unknown);
+        tab.store.fail_always(Some(Fault::Fail));
+        let later = world.within(secs(600), tab.leases.lock("b").acquire()).await.unwrap();
+        assert_eq!(applied(later), Applied::No, "no attempt of this request went without an answer");
     });
 }

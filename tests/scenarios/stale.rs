@@ -5,6 +5,7 @@ use std::pin::pin;
 use futures::future::FutureExt;
 use leasehold::{
     AcquireError, LeaseManager, LeaseManagerBuilder, LostReason,
+    machine::Applied,
     store::{Fault, FaultyStore, MemoryStore},
 };
 
@@ -339,7 +340,8 @@ fn a_thief_whose_lease_the_store_cannot_confirm_is_told_that_the_store_fails() {
         thief.store.fail_always(Some(Fault::Refuse));
         world.sim.pass(LEASE - secs(1)).await;
         let told = theft.await;
-        assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+        let Err(AcquireError::Store(error)) = told else { panic!("{told:?}") };
+        assert_eq!(error.applied, Applied::Unknown, "the holder was robbed: {error}");
     });
 }
 

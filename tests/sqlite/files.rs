@@ -76,7 +76,7 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
     let scratch = Scratch::new();
     drop(SqliteStore::open(file(&scratch.0)).unwrap());
     let other = connect(&scratch.0);
-    for table in ["leasehold_record", "leasehold_session"] {
+    for table in ["leasehold_record", "leasehold_session", "leasehold_store"] {
         other.execute_batch(&format!("ALTER TABLE {table} RENAME TO elsewhere")).unwrap();
         let message = refusal(file(&scratch.0));
         assert!(message.contains(table) && message.contains("drop the others"), "{message}");

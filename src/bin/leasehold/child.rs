@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     os::unix::process::{CommandExt, ExitStatusExt},
     process::ExitStatus,
+    time::Duration,
 };
 
 use nix::{
@@ -14,6 +15,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use tokio::time::Instant;
 
 use super::codes::{Exit, Failure, SIGNAL, SYSTEM};
 use super::stage::{self, Gifts};
@@ -23,7 +25,12 @@ use super::{job, mask};
 pub(crate) struct Child {
     process: std::process::Child,
     pub(crate) group: Pid,
+    /// When zombies were looked for.
+    looked: Option<Instant>,
 }
+
+/// How often to look for zombies.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A change of a process.
 pub(crate) enum Change {
@@ -42,7 +49,7 @@ impl Child {
             .map_err(|why| Failure::system(format!("cannot start {:?}: {why}", words[0])))?;
         let group =
             i32::try_from(process.id()).map_err(|_| Failure::system("the system's process ids are too large"))?;
-        Ok(Self { process, group: Pid::from_raw(group) })
+        Ok(Self { process, group: Pid::from_raw(group), looked: None })
     }
 
     /// The next change since the last call. After the process has ended, this is not called again.
@@ -70,9 +77,17 @@ impl Child {
         let _ = killpg(self.group, signal);
     }
 
-    /// Whether any process of the group is left. A zombie, which has ended and waits for its parent to reap it, does not count.
-    pub(crate) fn group_is_left(&self) -> bool {
-        killpg(self.group, None) != Err(Errno::ESRCH) && !job::have_all_ended(self.group)
+    /// Whether any process of the group is left. A zombie, which has ended and waits for its parent to reap it, does not count. Zombies are
+    /// looked for seldom, because that reads all of `/proc`.
+    pub(crate) fn group_is_left(&mut self) -> bool {
+        if killpg(self.group, None) == Err(Errno::ESRCH) {
+            return false;
+        }
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
+        if is_due {
+            self.looked = Some(Instant::now());
+        }
+        !(is_due && job::have_all_ended(self.group))
     }
 }
 

@@ -84,7 +84,8 @@ function __leasehold_complete_command
     set -l at (__leasehold_command_at)
     set -l command
     test $at -le (count $words); and set command (string escape -- $words[$at..-1])
-    complete -C (string join -- ' ' $command (commandline -ct))
+    # As one word: otherwise a line that begins with a dash would be an option of this.
+    complete -C(string join -- ' ' $command (commandline -ct))
 end
 
 complete -c leasehold -n "__leasehold_command_at >/dev/null" -x -a "(__leasehold_complete_command)"

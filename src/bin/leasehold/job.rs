@@ -48,10 +48,16 @@ fn members_of(group: Pid) -> impl Iterator<Item = Pid> {
 /// Whether `/proc` shows that all processes of a group are zombies. It is read twice: a process may have started another one during the
 /// first reading.
 pub(crate) fn have_all_ended(group: Pid) -> bool {
-    (0..2).all(|_| {
-        let mut members = members_of(group).peekable();
-        members.peek().is_some() && members.all(has_ended)
-    })
+    shows_all()
+        && (0..2).all(|_| {
+            let mut members = members_of(group).peekable();
+            members.peek().is_some() && members.all(has_ended)
+        })
+}
+
+/// Whether `/proc` hides no process of other users, such as that of a program with the set-user-ID bit.
+fn shows_all() -> bool {
+    fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| !mounts.contains("hidepid="))
 }
 
 /// Whether this is a zombie. A process whose first thread has ended has the same state while its other threads run.

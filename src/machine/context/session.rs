@@ -140,6 +140,11 @@ impl OwnSession {
         self.was_unsure
     }
 
+    /// No request of an earlier session is under way any more.
+    pub(super) fn forget_unsure(&mut self) {
+        self.was_unsure = false;
+    }
+
     /// The same, if the store was told to delete the row without a transaction, which may not have happened. The next transaction deletes
     /// it again.
     pub(super) fn end_abandoned(&mut self) {

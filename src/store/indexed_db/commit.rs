@@ -66,7 +66,8 @@ impl HeldCommit {
         written.iter().rev().find(|(known, _)| known == row).map(|(_, text)| text.clone())
     }
 
-    /// This fence has answered. After the last one the hidden `commit()` is back, and called if it was wanted.
+    /// This fence has answered. After the last one the hidden `commit()` is back. If a commit was wanted, whatever is there now is called:
+    /// another copy may have hidden ours meanwhile, for fences that have not answered.
     pub(super) fn release(&self, passed: bool) {
         let Self(held) = self;
         held.fences.set(held.fences.get() - 1);
@@ -84,7 +85,7 @@ impl HeldCommit {
         held.uncover();
         if held.state.replace(State::Free) == State::Wanted {
             // Where the method is missing, nobody can have called it.
-            let _ = held.hidden.call0(&held.transaction);
+            let _ = held.transaction.commit();
         }
     }
 }

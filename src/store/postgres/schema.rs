@@ -35,33 +35,44 @@ pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time:
 /// The version of the tables, or `None` if the first has no row. Reads from all three, so that one of another program is noticed.
 async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32>, Failure> {
     let mut round = Round::default();
-    let place = round.add(&names.read_store(Hold::Not));
-    round.add(&format!("SELECT key = ''::bytea, text || '' FROM {} LIMIT 0", names.table("record")));
-    round.add(&format!("SELECT id = ''::bytea, text || '' FROM {} LIMIT 0", names.table("session")));
+    let place = round.add(&read_of(names, "store"));
+    ["record", "session"].iter().for_each(|kind| _ = round.add(&read_of(names, kind)));
     let hiding = round.add(&names.ask_hiding(Access::Look));
     let answers = loan.carry(&round).await?;
     failure::check_hiding(answers.rows(hiding))?;
     Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
 
-/// Fails if the table of the store is there, but that of the records or the sessions is not. Somebody dropped it: with a new table, a key
-/// would seem free although its holder still relies on its session.
+/// Fails if some of the tables are there, and others are not. Somebody dropped those: with new tables, a key would seem free although its
+/// holder still relies on its session.
 async fn check_missing(loan: &mut (dyn Loan + '_), names: &Names) -> Result<(), StoreError> {
     let kinds = ["store", "record", "session"];
     let found = kinds.map(|kind| format!("to_regclass({}) IS NOT NULL", text(&names.table(kind))));
     let asked = loan.carry(&Round::one(&format!("SELECT {}", found.join(", ")))).await;
     let answers = asked.map_err(|failure| failure::of_look(&failure, names))?;
-    let missing: Vec<_> = (0..kinds.len())
-        .filter(|column| !answers.first(0).is_some_and(|row| row.is_true(*column)))
-        .map(|column| names.plain_table(kinds[column]))
-        .collect();
-    if missing.contains(&names.plain_table("store")) {
+    let is_there = |column: &usize| answers.first(0).is_some_and(|row| row.is_true(*column));
+    let (there, missing): (Vec<_>, Vec<_>) = (0..kinds.len()).partition(is_there);
+    // Another program may have made all of them meanwhile.
+    if there.is_empty() || missing.is_empty() {
         return Ok(());
     }
-    // The table of the store may be another program's: reading it shows that.
-    let store = loan.carry(&Round::one(&names.read_store(Hold::Not))).await;
-    store.map_err(|failure| failure::of_look(&failure, names))?;
+    // Those that are there may be another program's: reading them shows that.
+    for column in there {
+        let read = loan.carry(&Round::one(&read_of(names, kinds[column]))).await;
+        read.map_err(|failure| failure::of_look(&failure, names))?;
+    }
+    let missing: Vec<_> = missing.into_iter().map(|column| names.plain_table(kinds[column])).collect();
     Err(failure::tables_are_missing(&missing))
+}
+
+/// What succeeds only if the table of this kind has our columns.
+fn read_of(names: &Names, kind: &str) -> String {
+    let table = names.table(kind);
+    match kind {
+        "store" => names.read_store(Hold::Not),
+        "record" => format!("SELECT key = ''::bytea, text || '' FROM {table} LIMIT 0"),
+        _ => format!("SELECT id = ''::bytea, text || '' FROM {table} LIMIT 0"),
+    }
 }
 
 async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreError> {

@@ -32,8 +32,8 @@ impl Tables {
         Self { schema, prefix: prefix.to_owned(), store, record, session }
     }
 
-    /// Finds the tables in a transaction, or makes them. If the table of the store is there, but that of the records or the sessions is
-    /// not, somebody dropped it: with a new table, a key would seem free although its holder still relies on its session.
+    /// Finds the tables in a transaction, or makes them. If only some are there, somebody dropped the others: with new tables, a key would
+    /// seem free although its holder still relies on its session.
     pub(super) fn make(&self, connection: &Connection) -> Result<(), Trouble> {
         let mut missing = Vec::new();
         for (name, columns) in COLUMNS {
@@ -41,8 +41,7 @@ impl Tables {
                 missing.push(format!("{}_{name}", self.prefix));
             }
         }
-        let is_new = missing.contains(&format!("{}_store", self.prefix));
-        if !is_new && !missing.is_empty() {
+        if (1..COLUMNS.len()).contains(&missing.len()) {
             return Err(refused(format!(
                 "it lacks {}, but has other tables of the same leases, so nobody knows who holds which lease; end all programs that use \
                  these tables, drop the others, too, and open it again",

@@ -26,27 +26,34 @@ export async function stealFromCopy(key) {
   await leases.steal(key);
 }
 
-// Opens a transaction, has these copies fence it in turn, writes a text in it and calls its `commit()`. With `again`, they fence it a second
-// time when all their fences have answered. Returns how the transaction ended, and what the fences said.
-export async function writeByTwoCopies({ turns, text, again = false }) {
+// Opens a transaction, has these copies fence it in turn, writes a text in it and calls its `commit()`. With `early`, it calls that after the
+// first fence. With `again`, the copies fence it a second time when all their fences have answered. Returns how the transaction ended, and
+// what the fences said.
+export async function writeByTwoCopies({ turns, text, again = false, early = false }) {
   const transaction = db.transaction(["notes", "leasehold"], "readwrite");
   const ended = new Promise((resolve) => {
     transaction.oncomplete = () => resolve("complete");
     transaction.onabort = () => resolve("abort");
   });
   const notes = transaction.objectStore("notes");
-  const fence = () => turns.map((copy) => held[copy].fence(transaction).then(() => "current", ({ code }) => code));
-  const said = fence();
+  const fence = (copy) => held[copy].fence(transaction).then(() => "current", ({ code }) => code);
+  const write = () => {
+    try {
+      notes.put(text, "note");
+      transaction.commit();
+    } catch {
+      // A copy that knew of its loss aborted the transaction when it was asked to fence it.
+    }
+  };
+  const [first, ...rest] = turns;
+  const said = [fence(first)];
+  if (early) write();
+  said.push(...rest.map(fence));
   if (again) {
     await asking(notes, Promise.all(said));
-    said.push(...fence());
+    said.push(...turns.map(fence));
   }
-  try {
-    notes.put(text, "note");
-    transaction.commit();
-  } catch {
-    // A copy that knew of its loss aborted the transaction when it was asked to fence it.
-  }
+  if (!early) write();
   return { ended: await ended, said: await Promise.all(said) };
 }
 

@@ -119,9 +119,10 @@ impl Machine {
         }
     }
 
-    /// The last attempt's error as the callers are told it. If an attempt in an earlier session may have been applied, so may the request.
+    /// The last attempt's error as the callers are told it. If an earlier attempt may have been applied, so may the request.
     fn of_all_attempts(&self, error: &StoreError) -> StoreError {
-        let applied = if self.session.was_unsure() { Applied::Unknown } else { error.applied };
+        let applied =
+            if self.session.was_unsure() || self.session.has_unanswered() { Applied::Unknown } else { error.applied };
         StoreError { applied, ..error.clone() }
     }
 

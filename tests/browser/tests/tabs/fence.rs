@@ -377,9 +377,11 @@ pub async fn two_copies_of_the_package_fence_one_transaction(world: &World) -> a
     let page = world.window(json!({})).await?;
     page.run("await loadCopies()", Value::Null).await?;
     page.run("await holdByTwoCopies(arg)", json!({ "keys": ["one", "other"], "options": lasting() })).await?;
-    for (turns, again) in turns.iter().flat_map(|turns| [(turns, false), (turns, true)]) {
-        let text = format!("{turns}, again: {again}");
-        let way = json!({ "turns": turns, "again": again, "text": text });
+    for (turns, again, early) in
+        turns.iter().flat_map(|turns| [(turns, false, false), (turns, true, false), (turns, false, true)])
+    {
+        let text = format!("{turns}, again: {again}, early: {early}");
+        let way = json!({ "turns": turns, "again": again, "early": early, "text": text });
         let told = page.run("return [await writeByTwoCopies(arg), await noteOfCopies()]", way).await?;
         let fences = turns.as_array().map_or(0, Vec::len) * if again { 2 } else { 1 };
         let current = json!({ "ended": "complete", "said": vec!["current"; fences] });
@@ -387,13 +389,15 @@ pub async fn two_copies_of_the_package_fence_one_transaction(world: &World) -> a
     }
     let thief = world.bare_tab().await?;
     thief.run("await loadCopies()", Value::Null).await?;
-    for (number, (turns, robbed)) in turns.iter().flat_map(|turns| [(turns, 0), (turns, 1)]).enumerate() {
+    let ways =
+        turns.iter().flat_map(|turns| [(turns, 0, false), (turns, 1, false), (turns, 0, true), (turns, 1, true)]);
+    for (number, (turns, robbed, early)) in ways.enumerate() {
         let keys = [format!("{number} first"), format!("{number} second")];
         let page = world.window(json!({})).await?;
         page.run("deafen(); await loadCopies()", Value::Null).await?;
         page.run("await holdByTwoCopies(arg)", json!({ "keys": keys, "options": lasting() })).await?;
         thief.run("await stealFromCopy(arg)", json!(keys[robbed])).await?;
-        let way = json!({ "turns": turns, "text": "late" });
+        let way = json!({ "turns": turns, "text": "late", "early": early });
         let told = page.run("return [await writeByTwoCopies(arg), await noteOfCopies()]", way).await?;
         ensure!(told[0]["ended"] == "abort" && told[1] != "late", "copy {robbed} was robbed, {turns}: {told}");
         let said = |copy: usize| turns.as_array().and_then(|all| all.iter().position(|turn| *turn == json!(copy)));
