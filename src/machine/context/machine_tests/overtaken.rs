@@ -394,7 +394,7 @@ fn an_attempt_that_arrives_after_its_withdrawal_was_sent_separately_is_refused()
     );
 }
 
-/// I6. A request was granted by its second attempt, and its lease is on its way to another guard when the first attempt is answered.
+/// S15. A request was granted by its second attempt, and its lease is on its way to another guard when the first attempt is answered.
 #[test]
 fn a_lease_on_its_way_to_another_guard_is_not_withdrawn_by_a_late_answer() {
     for late in [StoreError::unknown("late"), StoreError::transient("late")] {

@@ -305,7 +305,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
-        "I6",
+        "S15",
         "a late answer withdraws a lease on its way to another guard",
         Rule("overtaken::a_lease_on_its_way"),
         &[edit(REPLY, "            None if self.detaches(&slot.key, request) => {}\n", "")],
