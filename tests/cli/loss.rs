@@ -14,9 +14,11 @@ use nix::{
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::harness::{Running, Scratch, is_right_once};
+use crate::other;
 use crate::signals::NAPS;
 use crate::skipped::skip;
 use crate::until::wait_until;
+use crate::wall_clock::preloaded;
 
 fn steal(scratch: &Scratch) {
     let done = scratch.done(&["steal", "k"]);
@@ -86,6 +88,23 @@ fn a_process_that_ended_and_was_not_reaped_is_not_waited_for() {
     assert_eq!(running.line().as_deref(), Some("ready"));
     steal(&scratch);
     ended(running, "another process stole it");
+}
+
+/// To the system such a process looks like a zombie.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_whose_first_thread_has_ended_is_killed_too() {
+    let scratch = Scratch::new();
+    let folder = other::Scratch::new();
+    let Some(library) = preloaded("first_thread_ends", &folder) else { return };
+    let script = format!("echo ready; LD_PRELOAD={} sleep 0 & exec sleep 600", library.display());
+    let running = scratch.ready(&["--grace", "0.6"], &script);
+    assert_eq!(running.line().as_deref(), Some("works"));
+    steal(&scratch);
+    // It goes on until it is killed. Then nobody has stdout open any more. By itself it would write three thousand lines.
+    let lines = repeat_with(|| running.line()).take_while(Option::is_some).take(1_000).count();
+    assert!(lines < 1_000, "it is not killed");
+    ended(running, "killed in 0.6 s");
 }
 
 /// The inner leasehold started a group of its own, to which the outer one sends nothing.

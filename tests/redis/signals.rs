@@ -123,8 +123,8 @@ async fn what_a_context_that_closes_its_store_said_last_is_said_again_too() {
     let other = Half::new(signals(&server.client(), "last").await);
     one.obey("wake 1");
     one.obey(
-        "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"ended\",\
-         \"holder\":\"00000000000000000000000000000002\"}",
+        "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"stolen\",\
+         \"holder\":\"00000000000000000000000000000002\",\"token\":64}",
     );
     one.obey("rest");
     // It went out, and nobody heard it.
@@ -135,7 +135,7 @@ async fn what_a_context_that_closes_its_store_said_last_is_said_again_too() {
     futures::join!(store.close(), subscribing);
     drop((store, one));
     let heard = async {
-        while !other.obey("tell").contains("\"ended\"") {
+        while !other.obey("tell").contains("\"stolen\"") {
             settle().await;
         }
     };
