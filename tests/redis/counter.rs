@@ -1,12 +1,16 @@
 //! Processes count together, and are killed.
 
+use std::time::Duration;
+
 use leasehold::LeaseGuard;
-use redis::Client;
+use redis::{AsyncConnectionConfig, Client};
 
 use crate::{context, killed, other::Other, server::Server};
 
 /// How long some writes wait in the server.
 const PAUSE_MS: u64 = 30;
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
 
 /// Writes down what it is told.
 const WRITE: &str = "redis.call('SET', KEYS[1], ARGV[1])
@@ -16,7 +20,9 @@ redis.call('RPUSH', KEYS[2], ARGV[2])";
 pub(crate) async fn count(client: &Client, prefix: &str) {
     let (store, leases) = context(client, prefix).await;
     let leases = leases.lease(killed::LEASE).build().unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    // By itself, the client gives up after half a second, and a busy machine takes longer now and then.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(BUSY));
+    let connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     let [number, counts] = ["n", "counts"].map(|name| format!("{prefix}: {name}"));
     let write = async |guard: &LeaseGuard, step| {
         let read: Option<u64> = redis::cmd("GET").arg(&number).query_async(&mut connection.clone()).await.unwrap();
