@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::harness::{Scratch, done};
+use crate::harness::{Done, Scratch, done};
 use crate::skipped::skip;
 
 const CODES: [&str; 9] = [" 1 ", "64", "69", "71", "75", "126", "127", "128 +", "-E"];
@@ -61,6 +61,14 @@ fn completions_are_written_for_each_shell() {
     }
 }
 
+/// What a shell offers to complete a line: one word among others, unless that is empty, and never the other one.
+fn offers<'a>(done: &Done, reply: impl Iterator<Item = &'a str>, (line, offered, never): (&str, &str, &str)) {
+    let reply: Vec<_> = reply.collect();
+    assert!(done.code == 0 && done.err.is_empty(), "{line}: {done:?}");
+    assert!(offered.is_empty() || reply.contains(&offered), "{line}: {done:?}");
+    assert!(!reply.contains(&never), "{line}: {done:?}");
+}
+
 /// After KEY a shell completes the command, and offers none of leasehold's options, which would be refused there.
 #[test]
 fn bash_completes_the_command_after_the_key() {
@@ -99,10 +107,7 @@ fn bash_completes_the_command_after_the_key() {
     ] {
         let line = format!("{script}\n{}", complete.replace("LINE", &format!("leasehold {words}")));
         let done = done(&mut scratch.command("bash", &["--norc", "-c", &line]));
-        let reply: Vec<_> = done.out.split_whitespace().collect();
-        assert!(done.code == 0 && done.err.is_empty(), "{words}: {done:?}");
-        assert!(offered.is_empty() || reply.contains(&offered), "{words}: {done:?}");
-        assert!(!reply.contains(&never), "{words}: {done:?}");
+        offers(&done, done.out.split_whitespace(), (words, offered, never));
     }
 }
 
@@ -142,10 +147,8 @@ fn fish_completes_the_command_after_the_key() {
             format!("leasehold {line}").replace('\'', "\\'")
         );
         let done = done(&mut scratch.command("fish", &["--no-config", "-c", &program]));
-        let reply: Vec<_> = done.out.lines().filter_map(|line| line.split('\t').next()).collect();
-        assert!(done.code == 0 && done.err.is_empty(), "{line}: {done:?}");
-        assert!(offered.is_empty() || reply.contains(&offered), "{line}: {done:?}");
-        assert!(!reply.contains(&never), "{line}: {done:?}");
+        let reply = done.out.lines().filter_map(|line| line.split('\t').next());
+        offers(&done, reply, (line, offered, never));
     }
 }
 

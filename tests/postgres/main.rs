@@ -64,6 +64,7 @@ mod sqlx_fence;
 mod still;
 mod swallowed;
 mod sweeps;
+mod tables;
 #[path = "../stores/threads.rs"]
 mod threads;
 #[path = "../processes/until.rs"]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use leasehold::{
     HolderStatus, LeaseStatus, Mode, WaiterStatus,
-    machine::{LONGEST_LEASE_MS, SessionId, Wall},
+    machine::{LONGEST_SILENCE_MS, SessionId, Wall},
     signal::DirectorySignals,
     store::Reach,
 };
@@ -16,6 +16,11 @@ use super::table::wall_ms;
 const DEATH: Duration = Duration::from_secs(20);
 /// How long the store may take to answer, on top of the silence that proves a death.
 const ANSWERS: Duration = Duration::from_secs(1);
+
+/// Whether this version cannot read a session's row, which then seems to have been written in 1970.
+pub(crate) fn is_unreadable(expires_at: Wall) -> bool {
+    expires_at.as_ms() <= LONGEST_SILENCE_MS
+}
 
 /// Whether a holder or waiter is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +109,8 @@ impl Eyes {
             }
             longest = longest.max(match life {
                 Life::Alive => return None,
-                // If this version cannot read the session's row, nobody knows how long its lease is. To prove it dead takes longer than
-                // any lease lasts.
-                Life::Silent if lease.as_millis() > LONGEST_LEASE_MS.into() => return None,
+                // Nobody knows how long its lease is. To prove it dead takes longer than any lease lasts.
+                Life::Silent if is_unreadable(expires_at) => return None,
                 Life::Silent => lease + lease / 4 + ANSWERS,
                 Life::Dead => DEATH,
             });

@@ -2,12 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold::{
-    LeaseStatus,
-    machine::{LONGEST_SILENCE_MS, Wall},
-};
+use leasehold::{LeaseStatus, machine::Wall};
 
-use super::life::{Eyes, Life};
+use super::life::{Eyes, Life, is_unreadable};
 use super::wait::named;
 
 const HEAD: [&str; 6] = ["KEY", "MODE", "TOKEN", "EXPIRES", "WAITING", "HOLDER"];
@@ -52,11 +49,10 @@ fn lines(status: &LeaseStatus, eyes: &Eyes) -> Vec<[String; 6]> {
 
 /// When a lease runs out unless it is renewed, as far as clocks agree.
 pub(crate) fn expiry(moment: Wall) -> String {
-    let (moment, now) = (moment.as_ms(), wall_ms());
-    // A row that this version cannot read seems to have been written in 1970.
-    if moment <= LONGEST_SILENCE_MS {
+    if is_unreadable(moment) {
         return "unknown".to_owned();
     }
+    let (moment, now) = (moment.as_ms(), wall_ms());
     if moment >= now { format!("in {} s", (moment - now) / 1000) } else { format!("{} s ago", (now - moment) / 1000) }
 }
 

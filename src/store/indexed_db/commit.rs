@@ -4,11 +4,11 @@
 use core::cell::{Cell, RefCell};
 use std::{rc::Rc, string::String, vec::Vec};
 
-use js_sys::{Function, Object, Reflect};
+use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::DomException;
 
-use super::bindings::Transaction;
+use super::{bindings::Transaction, hidden::Hidden};
 use crate::machine::Row;
 
 std::thread_local! {
@@ -22,8 +22,8 @@ struct Held {
     fences: Cell<usize>,
     state: Rc<Cell<State>>,
     written: RefCell<Vec<(Row, Option<String>)>>,
-    /// The hidden `commit`: the browser's, or that of another copy of this crate in the page, which waits for that copy's own fences.
-    hidden: Function,
+    /// Usually the browser's; or that of another copy of this crate in the page, which waits for that copy's own fences.
+    hidden: Rc<Hidden>,
     own: Closure<dyn Fn() -> Result<JsValue, JsValue>>,
 }
 
@@ -82,7 +82,7 @@ impl HeldCommit {
             let at = all.iter().position(|other| Rc::ptr_eq(other, held));
             at.map(|at| all.swap_remove(at))
         });
-        held.uncover();
+        held.hidden.uncover(&held.transaction, COMMIT, held.own.as_ref());
         if held.state.replace(State::Free) == State::Wanted {
             // Where the method is missing, nobody can have called it.
             let _ = held.transaction.commit();
@@ -94,40 +94,21 @@ const COMMIT: &str = "commit";
 
 impl Held {
     fn new(transaction: Transaction) -> Self {
-        let state = Rc::new(Cell::new(State::Held));
-        let hidden: Function = commit_of(&transaction).unchecked_into();
+        let (state, hidden) = (Rc::new(Cell::new(State::Held)), Rc::new(Hidden::of(&transaction, COMMIT)));
         let own = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
-            let (state, hidden, transaction) = (Rc::clone(&state), hidden.clone(), transaction.clone());
+            let (state, hidden, transaction) = (Rc::clone(&state), Rc::clone(&hidden), transaction.clone());
             move || match state.get() {
                 State::Held => {
                     state.set(State::Wanted);
                     Ok(JsValue::UNDEFINED)
                 }
                 State::Wanted => Err(called_twice()),
-                State::Free => hidden.call0(&transaction),
+                State::Free => hidden.call(&transaction),
             }
         });
         let _ = Reflect::set(&transaction, &COMMIT.into(), own.as_ref());
         Self { transaction, fences: Cell::new(0), state, written: RefCell::default(), hidden, own }
     }
-
-    /// Makes way for the hidden `commit()`. If another copy of this crate has hidden ours meanwhile, ours stays, and calls the hidden one.
-    fn uncover(&self) {
-        let Self { transaction, hidden, own, .. } = self;
-        if !Object::is(&commit_of(transaction), own.as_ref()) {
-            return;
-        }
-        let _ = Reflect::delete_property(transaction, &COMMIT.into());
-        // The browser's is inherited, and has reappeared.
-        if !Object::is(&commit_of(transaction), hidden) {
-            let _ = Reflect::set(transaction, &COMMIT.into(), hidden);
-        }
-    }
-}
-
-fn commit_of(transaction: &Transaction) -> JsValue {
-    // This fails only if somebody replaced the method by a getter that throws. Then there is no method to call.
-    Reflect::get(transaction, &COMMIT.into()).unwrap_or_default()
 }
 
 /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit#exceptions)

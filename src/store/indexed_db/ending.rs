@@ -9,10 +9,10 @@
 use core::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use js_sys::{Function, Object, Reflect};
+use js_sys::Reflect;
 use wasm_bindgen::prelude::*;
 
-use super::bindings::Database;
+use super::{bindings::Database, hidden::Hidden};
 use crate::executor::WeakShared;
 use crate::store::StoreWatcher;
 
@@ -61,73 +61,51 @@ impl Ending {
 }
 
 thread_local! {
-    /// The links of all our `close()`s that still exist. A manager that closes searches them for the `close()` that calls its own.
-    static LINKS: RefCell<Vec<Weak<Link>>> = const { RefCell::new(Vec::new()) };
+    /// What all our `close()`s hide that still exist. A manager that closes searches them for the `close()` that calls its own.
+    static LINKS: RefCell<Vec<Weak<Hidden>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The `close()` of a database, which tells before it closes. Dropped, it makes way for the one before.
 pub(super) struct HeardClose {
     database: Database,
     own: JsValue,
-    link: Rc<Link>,
-}
-
-/// What a `close()` of ours calls in turn.
-struct Link {
-    close: RefCell<Function>,
-    /// Whether that was an own property of the database. If not, it is inherited, and reappears when our property is deleted.
-    is_on_object: Cell<bool>,
+    hidden: Rc<Hidden>,
 }
 
 impl HeardClose {
     /// Hides the browser's `close()`, and calls it: what is told before it may still write, since a connection closes after
     /// the transactions that run.
     pub(super) fn hear(database: &Database, ending: &Rc<Ending>) -> Option<Self> {
-        let close: Function = Reflect::get(database, &CLOSE.into()).ok()?.dyn_into().ok()?;
-        let is_on_object = Cell::new(Object::has_own(database, &CLOSE.into()));
-        let link = Rc::new(Link { close: RefCell::new(close), is_on_object });
+        let hidden = Rc::new(Hidden::of(database, CLOSE));
         // Not dropped with this: somebody else may have kept it, to call it in turn.
         let own = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
-            let (database, ending, link) = (database.clone(), Rc::clone(ending), Rc::clone(&link));
+            let (database, ending, hidden) = (database.clone(), Rc::clone(ending), Rc::clone(&hidden));
             move || {
                 ending.come();
-                let close = link.close.borrow().clone();
-                close.call0(&database)
+                hidden.call(&database)
             }
         })
         .into_js_value();
         Reflect::set(database, &CLOSE.into(), &own).ok()?;
-        LINKS.with_borrow_mut(|links| keep(links, Rc::downgrade(&link)));
-        Some(Self { database: database.clone(), own, link })
+        LINKS.with_borrow_mut(|links| keep(links, Rc::downgrade(&hidden)));
+        Some(Self { database: database.clone(), own, hidden })
     }
 
     /// A manager that was attached later may outlive this one. Its replacement of `close()` then calls directly what ours called.
     /// Otherwise the chain of calls would grow each time a database passes from manager to manager. More than one link may call ours: the
     /// links of managers that have gone stay until the browser collects their function.
     fn unlink(&self) {
-        let close = self.link.close.borrow().clone();
         LINKS.with_borrow(|links| {
-            for later in links.iter().filter_map(Weak::upgrade) {
-                if Object::is(&later.close.borrow(), &self.own) {
-                    later.is_on_object.set(self.link.is_on_object.get());
-                    later.close.replace(close.clone());
-                }
-            }
+            links.iter().filter_map(Weak::upgrade).for_each(|later| later.bypass(&self.own, &self.hidden));
         });
     }
 }
 
 impl Drop for HeardClose {
     fn drop(&mut self) {
-        let close = Reflect::get(&self.database, &CLOSE.into());
-        if !close.is_ok_and(|close| Object::is(&close, &self.own)) {
-            return self.unlink();
+        if !self.hidden.uncover(&self.database, CLOSE, &self.own) {
+            self.unlink();
         }
-        // Neither fails for a property that could be set.
-        let _ = match self.link.is_on_object.get() {
-            true => Reflect::set(&self.database, &CLOSE.into(), &self.link.close.borrow()),
-            false => Reflect::delete_property(&self.database, &CLOSE.into()),
-        };
     }
 }
 

@@ -7,6 +7,7 @@ mod connection;
 mod ending;
 mod failure;
 pub(super) mod fence;
+mod hidden;
 mod listing;
 mod pending;
 mod rows;
