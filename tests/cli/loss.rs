@@ -71,23 +71,43 @@ fn what_the_command_has_started_is_killed_too() {
     ended(running, "another process stole it");
 }
 
-/// As the first process of a container, leasehold adopts what the command left behind, but reaps only the command.
+/// A leasehold that is the first process of a container, where what its command left behind becomes a zombie: leasehold adopts it, but reaps
+/// only the command. `None` if none can be made. The lines of shell come first.
+#[cfg(target_os = "linux")]
+fn first_in_a_container(scratch: &Scratch, before: &str, grace: &str) -> Option<Running> {
+    let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"];
+    let in_it = |line: &str| scratch.command("unshare", &[&contained[..], &[line]].concat());
+    if !in_it(before).status().is_ok_and(|ran| ran.success()) {
+        skip("this user may not make a namespace of processes");
+        return None;
+    }
+    let run =
+        format!("{before}; exec leasehold run --lease 600 --grace {grace} k -- sh -c 'echo ready; sleep 600; true'");
+    let running = Running::start(&mut in_it(&run));
+    assert_eq!(running.line().as_deref(), Some("ready"));
+    Some(running)
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_ended_and_was_not_reaped_is_not_waited_for() {
     let scratch = Scratch::new();
-    let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"];
-    if !scratch.command("unshare", &[&contained[..], &["true"]].concat()).status().is_ok_and(|ran| ran.success()) {
-        return skip("this user may not make a namespace of processes");
-    }
     // The grace is longer than anything takes.
-    let run =
-        ["leasehold", "run", "--lease", "600", "--grace", "120", "k", "--", "sh", "-c", "echo ready; sleep 600; true"];
-    let mut command = scratch.command("unshare", &[&contained[..], &run].concat());
-    let running = Running::start(&mut command);
-    assert_eq!(running.line().as_deref(), Some("ready"));
+    let Some(running) = first_in_a_container(&scratch, "true", "120") else { return };
     steal(&scratch);
     ended(running, "another process stole it");
+}
+
+/// Then a process of another user may live that nobody sees.
+#[test]
+#[cfg(target_os = "linux")]
+fn zombies_are_not_believed_where_the_system_hides_processes() {
+    let scratch = Scratch::new();
+    let Some(running) = first_in_a_container(&scratch, "mount -o remount,hidepid=2 /proc", "0.6") else { return };
+    let start = Instant::now();
+    steal(&scratch);
+    ended(running, "another process stole it");
+    assert!(start.elapsed() >= Duration::from_millis(600), "{:?}", start.elapsed());
 }
 
 /// To the system such a process looks like a zombie.

@@ -79,22 +79,31 @@ fn applied<T: std::fmt::Debug>(told: Result<T, AcquireError>) -> Applied {
 #[test]
 fn an_error_does_not_deny_what_an_earlier_attempt_may_have_done() {
     everywhere(async |world| {
-        for opens in [true, false] {
+        for (opens, fault) in [(true, Fault::Fail), (true, Fault::Refuse), (false, Fault::Fail), (false, Fault::Refuse)]
+        {
             let (tab, other) = (world.tab(), world.tab());
             let _held = if opens { None } else { Some(tab.leases.lock("other").acquire().await.unwrap()) };
             tab.store.inject(Fault::LoseReply);
             let mut one = Box::pin(tab.leases.lock("k").acquire());
             assert!(world.within(ms(1), &mut one).await.is_none());
-            tab.store.fail_always(Some(Fault::Fail));
+            tab.store.fail_always(Some(fault));
             assert!(!other.leases.status("k").await.unwrap().holders.is_empty(), "the first attempt was applied");
-            assert_eq!(applied(world.within(secs(600), one).await.unwrap()), Applied::Unknown);
+            assert_eq!(
+                applied(world.within(secs(600), one).await.unwrap()),
+                Applied::Unknown,
+                "{fault:?}, opens: {opens}"
+            );
             tab.store.fail_always(None);
             world.sim.pass(LEASE * 3).await;
             tab.store.inject(Fault::LoseReply);
             let mut several = Box::pin(tab.leases.lock_all([("k", Mode::Exclusive), ("l", Mode::Exclusive)]).acquire());
             assert!(world.within(ms(1), &mut several).await.is_none());
-            tab.store.fail_always(Some(Fault::Fail));
-            assert_eq!(applied(world.within(secs(600), several).await.unwrap()), Applied::Unknown);
+            tab.store.fail_always(Some(fault));
+            assert_eq!(
+                applied(world.within(secs(600), several).await.unwrap()),
+                Applied::Unknown,
+                "{fault:?}, opens: {opens}"
+            );
         }
     });
 }
