@@ -20,28 +20,3 @@ impl Driver {
         self.stays_within || self.process == this_process()
     }
 }
-
-#[cfg(all(test, feature = "test-util", not(feature = "js")))]
-mod tests {
-    use futures::FutureExt as _;
-
-    use crate::{
-        LeaseManager,
-        executor::{SimExecutor, this_thread},
-        store::MemoryStore,
-    };
-
-    /// At the moment of the fork another thread was at work, which only the parent has.
-    #[test]
-    fn the_copy_of_a_memory_store_works_although_a_thread_of_the_parent_seems_to() {
-        let leases = LeaseManager::builder(MemoryStore::new(), SimExecutor::new(1).context()).build().unwrap();
-        let request = leases.lock("k");
-        let stranger = std::thread::spawn(this_thread).join().unwrap();
-        let mut core = request.driver.core();
-        core.pumping = Some(stranger);
-        core.process += 1;
-        drop(core);
-        let granted = request.acquire().now_or_never();
-        assert!(matches!(granted, Some(Ok(_))), "{granted:?}");
-    }
-}

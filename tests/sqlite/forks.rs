@@ -9,7 +9,7 @@ use std::{
     process,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -132,11 +132,51 @@ const SOON: Duration = Duration::from_secs(6);
 /// Longer than any test.
 const LONG_LEASE: Duration = Duration::from_secs(1_000);
 
+/// Signals that keep a thread at work from the moment it wakes them, as long as the parent lives.
+#[derive(Clone, Debug, Default)]
+struct Busy(Arc<AtomicBool>);
+
+impl Signals for Busy {
+    fn beacons(&self) -> Beacons {
+        Beacons::All
+    }
+
+    fn wake(&self, _: SessionId, _: bool, _: Weak<dyn Inbox>) -> bool {
+        self.0.store(true, Ordering::SeqCst);
+        loop {
+            thread::park();
+        }
+    }
+
+    fn rest(&self) {}
+
+    fn send(&self, _: &Message) {}
+
+    fn watch(&self, _: u64, _: SessionId) {}
+
+    fn unwatch(&self, _: u64) {}
+}
+
+/// A manager in memory that a thread of this process works for, and will for ever.
+fn at_work() -> LeaseManager {
+    let busy = Busy::default();
+    let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).signals(busy.clone()).build().unwrap();
+    let asking = leases.clone();
+    thread::spawn(move || runtime().block_on(asking.lock("another").acquire()));
+    while !busy.0.load(Ordering::SeqCst) {
+        thread::yield_now();
+    }
+    leases
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
 /// The other process: builds its managers too early, before it forks. The copy asks for a lease while its parent holds one.
 pub(crate) fn fork_too_late(directory: &Path) {
     let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
-    let here = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build().unwrap();
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let here = at_work();
     let (held, asked) = (directory.join("held"), directory.join("asked"));
     if parent_id() == 0 {
         until_exists(&held);
@@ -144,8 +184,12 @@ pub(crate) fn fork_too_late(directory: &Path) {
         runtime().block_on(async {
             // Nothing here may panic: nobody would end the process.
             say(&format!("{:?}", leases.lock("another").try_acquire().await));
-            let guard = here.lock("k").acquire().await;
-            say(&format!("{} {}", guard.is_ok(), here.list("").await.is_ok()));
+            let guard = timeout(SOON, here.lock("k").acquire()).await;
+            say(&format!(
+                "{} {}",
+                matches!(guard, Ok(Ok(_))),
+                timeout(SOON, here.list("")).await.is_ok_and(|list| list.is_ok())
+            ));
             say(&format!("{:?}", timeout(SOON, leases.close()).await));
         });
         told().next();
@@ -189,7 +233,11 @@ fn a_forked_copy_of_a_manager_leaves_the_beacon_of_its_parent_alone() {
     assert_eq!(parent.hear(), "held");
     let refused = parent.hear();
     assert!(refused.contains(WHY), "{refused}");
-    assert_eq!(parent.hear(), "true true", "a copy of a store in memory is a store of its own");
+    assert_eq!(
+        parent.hear(),
+        "true true",
+        "a copy of a store in memory is a store of its own, whose threads are the parent's"
+    );
     assert_eq!(parent.hear(), "Ok(())", "the thread of the store, and the connections to a server, are the parent's");
     assert_eq!(parent.ask("end"), "nothing has changed");
     fs::write(scratch.0.join("asked"), "").unwrap();
