@@ -173,6 +173,8 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         (&["run", "--lease", "1e9", "k", "true"], &["1000000000 s", "1 to 86400 s"]),
         (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
         (&["lend", "k"], &["lend"]),
+        (&["--store", "memory:", "list"], &["--store", "options after the command", "leasehold list --store URL"]),
+        (&["--pray", "list"], &["--pray", "leasehold run [OPTIONS]"]),
         (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
         (&["run", "-n", "k", "--wait=3", "true"], &["--wait=…", "before the key"]),
         (&["steal", "k", "--on-loss", "warn"], &["--on-loss", "before the key"]),

@@ -354,10 +354,22 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     let help = if Cli::command().find_subcommand(&first).is_some() {
         format!("leasehold {} --help", first.display())
     } else {
-        if first != "help" && matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
+        let is_unknown = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
+        if is_unknown && is_option_of_an_order(error) {
+            words.push("(write options after the command, as in leasehold list --store URL)");
+        } else if is_unknown && first != "help" {
             words.push("(to run a command under a lease, write leasehold run [OPTIONS] KEY COMMAND...)");
         }
         "leasehold --help".into()
     };
     Err(Failure::new(USAGE, format!("{}; {help} shows what there is", words.join(" "))))
+}
+
+/// Whether the argument that is not known here is an option of some command.
+fn is_option_of_an_order(error: &clap::Error) -> bool {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return false };
+    let is_that = |argument: &clap::Arg| {
+        argument.get_long().zip(word.strip_prefix("--")).is_some_and(|(long, word)| long == word)
+    };
+    Cli::command().get_subcommands().any(|order| order.get_arguments().any(is_that))
 }
