@@ -1,9 +1,13 @@
 //! Tables that are missing, made at once, of another program, of another version, or temporary.
 
+use futures::future::try_join_all;
 use leasehold::{LeaseManager, executor::TokioExecutor, store::from_url};
 
 use crate::bad_input::{first_use, says};
 use crate::server::on_server;
+
+const PROGRAMS: usize = 8;
+const ROUNDS: usize = 40;
 
 #[test]
 fn without_tables_the_first_request_names_the_remedy() {
@@ -67,6 +71,19 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
         let all = ["store", "record", "session"].map(|kind| format!("DROP TABLE {}_{kind};", place.prefix)).concat();
         user.batch_execute(&all).await.unwrap();
         drop(place.store().await);
+    });
+}
+
+/// Each may find that some of the tables are there, and others not yet.
+#[test]
+fn programs_that_start_together_make_the_tables_together() {
+    on_server("bad_together", |place| async move {
+        for round in 0..ROUNDS {
+            let prefix = format!("together{round}");
+            let stores = (0..PROGRAMS).map(|_| place.builder().prefix(&prefix).connect());
+            let stores = try_join_all(stores).await.unwrap();
+            try_join_all(stores.iter().map(|store| store.migrate())).await.unwrap();
+        }
     });
 }
 

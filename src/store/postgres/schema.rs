@@ -43,26 +43,39 @@ async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32
     Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
 
+const KINDS: [&str; 3] = ["store", "record", "session"];
+
 /// Fails if some of the tables are there, and others are not. Somebody dropped those: with new tables, a key would seem free although its
 /// holder still relies on its session.
 async fn check_missing(loan: &mut (dyn Loan + '_), names: &Names) -> Result<(), StoreError> {
-    let kinds = ["store", "record", "session"];
-    let found = kinds.map(|kind| format!("to_regclass({}) IS NOT NULL", text(&names.table(kind))));
-    let asked = loan.carry(&Round::one(&format!("SELECT {}", found.join(", ")))).await;
-    let answers = asked.map_err(|failure| failure::of_look(&failure, names))?;
-    let is_there = |column: &usize| answers.first(0).is_some_and(|row| row.is_true(*column));
-    let (there, missing): (Vec<_>, Vec<_>) = (0..kinds.len()).partition(is_there);
-    // Another program may have made all of them meanwhile.
-    if there.is_empty() || missing.is_empty() {
+    let mut missing = missing_kinds(loan, names).await?;
+    if is_part(&missing) {
+        // The server does not look up all names at one moment, and another program may have made all tables meanwhile.
+        missing = missing_kinds(loan, names).await?;
+    }
+    if !is_part(&missing) {
         return Ok(());
     }
     // Those that are there may be another program's: reading them shows that.
-    for column in there {
-        let read = loan.carry(&Round::one(&read_of(names, kinds[column]))).await;
+    for kind in KINDS.iter().filter(|kind| !missing.contains(kind)) {
+        let read = loan.carry(&Round::one(&read_of(names, kind))).await;
         read.map_err(|failure| failure::of_look(&failure, names))?;
     }
-    let missing: Vec<_> = missing.into_iter().map(|column| names.plain_table(kinds[column])).collect();
+    let missing: Vec<_> = missing.into_iter().map(|kind| names.plain_table(kind)).collect();
     Err(failure::tables_are_missing(&missing))
+}
+
+const fn is_part(missing: &[&str]) -> bool {
+    !missing.is_empty() && missing.len() < KINDS.len()
+}
+
+/// The kinds of tables that are not there.
+async fn missing_kinds(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Vec<&'static str>, StoreError> {
+    let found = KINDS.map(|kind| format!("to_regclass({}) IS NULL", text(&names.table(kind))));
+    let asked = loan.carry(&Round::one(&format!("SELECT {}", found.join(", ")))).await;
+    let answers = asked.map_err(|failure| failure::of_look(&failure, names))?;
+    let is_missing = |column: usize| answers.first(0).is_some_and(|row| row.is_true(column));
+    Ok(KINDS.into_iter().enumerate().filter(|(column, _)| is_missing(*column)).map(|(_, kind)| kind).collect())
 }
 
 /// What succeeds only if the table of this kind has our columns.
