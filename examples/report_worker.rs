@@ -27,7 +27,7 @@ async fn run(url: &str, stop: impl Future<Output = ()> + Send + 'static) -> Resu
     let leases = LeaseManager::from_url(url, TokioExecutor::new()).await?;
     leases.close_when(stop);
     let ended = work(&leases, url).await;
-    leases.close().await; // waits until all leases are given back
+    leases.close().await; // waits until all leases are released
     ended
 }
 

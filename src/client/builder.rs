@@ -105,7 +105,7 @@ impl LeaseManagerBuilder {
     ///
     /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](crate::AcquireError::InstanceInUse): with
     /// beacons after 250 ms, and without them or over PostgreSQL once this context has seen a heartbeat of the earlier one,
-    /// which takes up to two heartbeats. A [`try_acquire`](crate::LeaseRequest::try_acquire) does not wait for that, and returns `None`.
+    /// which takes up to two heartbeats. A [`try_acquire`](crate::LeaseRequest::try_acquire) does not wait for that heartbeat: it returns `None`.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self

@@ -38,9 +38,9 @@ pub enum AcquireError {
     InvalidKey(InvalidKey),
     /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
-    /// Another upgrade of this key is already under way. If another holder that shares the key upgrades, it waits until this guard is
-    /// released: release it, and acquire the key again. If an earlier call of `upgrade` on this guard or on a clone is under way, await
-    /// that call.
+    /// Another holder or guard upgrades this key, or has upgraded it. If another holder that shares the key upgrades, it waits until this
+    /// guard is released: release it, and acquire the key again. So does a guard of an exclusive lease that other guards of its manager
+    /// have joined. If an earlier call of `upgrade` on this guard or on a clone is under way, await that call.
     UpgradeConflict {
         /// The key.
         key: String,

@@ -22,7 +22,8 @@ impl LeaseGuard {
     /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue the
     /// transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. A refused IndexedDB
     /// transaction is aborted, and none of its writes takes effect. If you use it before the answer comes, you see only that
-    /// `object_store()` fails, not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An IndexedDB
+    /// `object_store()` fails, not why. Keep the transaction shorter than a third of the lease: in IndexedDB and SQLite, and with
+    /// [`fence_and_renew`](Self::fence_and_renew) in PostgreSQL, renewals wait until it ends. An IndexedDB
     /// transaction is aborted if the context is [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, open the store with `IndexedDbStore::attach`. See

@@ -270,12 +270,15 @@ fn a_thief_shows_whom_it_robbed_and_has_a_larger_token() {
 #[test]
 fn a_thief_writes_json_for_programs() {
     let scratch = Scratch::new();
-    assert_eq!(scratch.done(&["steal", "--json", "k"]).out, "{\"key\":\"k\",\"robbed\":[]}\n");
+    assert_eq!(scratch.done(&["steal", "--json", "k"]).out, "{\"key\":\"k\",\"previous_holders\":[]}\n");
     let victim = scratch.ready(&[], "echo ready; exec sleep 600");
     let status = scratch.done(&["status", "--json", "k"]).out;
     let holder = status.split_once("\"session\":").and_then(|(_, rest)| rest.split(']').next()).expect("it is held");
     let thief = scratch.done(&["steal", "--json", "k"]);
-    assert!(thief.out.starts_with("{\"key\":\"k\",\"robbed\":[{\"mode\":\"exclusive\",\"token\":"), "{thief:?}");
+    assert!(
+        thief.out.starts_with("{\"key\":\"k\",\"previous_holders\":[{\"mode\":\"exclusive\",\"token\":"),
+        "{thief:?}"
+    );
     assert!(thief.out.ends_with(&format!("{holder}]}}\n")), "{thief:?} is not {status}");
     assert_eq!((thief.code, &*thief.err), (0, ""));
     assert_eq!(victim.end().0, 75);

@@ -403,7 +403,7 @@ fn who_opens_a_file_to_look_finds_its_holders_and_changes_nothing() {
     let scratch = Scratch::new();
     let other = connect(&scratch.0);
     other.execute_batch("CREATE TABLE diary (line)").unwrap();
-    let look = || SqliteStore::open_to_look(file(&scratch.0), "leasehold").unwrap();
+    let look = || SqliteStore::open_read_only(file(&scratch.0), "leasehold").unwrap();
     assert!(look().is_none());
     let journal: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!((&*journal, fs::read_dir(&scratch.0).unwrap().count()), ("delete", 1));
@@ -417,6 +417,6 @@ fn who_opens_a_file_to_look_finds_its_holders_and_changes_nothing() {
         assert_eq!(watching.list("").await.unwrap()[0].holders[0].info, "me");
         assert!(watching.lock("other").try_acquire().await.is_err(), "it grants nothing");
     });
-    assert!(SqliteStore::open_to_look(scratch.0.join("missing.db"), "leasehold").is_err());
-    assert!(SqliteStore::open_to_look(file(&scratch.0), "other_prefix").unwrap().is_none());
+    assert!(SqliteStore::open_read_only(scratch.0.join("missing.db"), "leasehold").is_err());
+    assert!(SqliteStore::open_read_only(file(&scratch.0), "other_prefix").unwrap().is_none());
 }

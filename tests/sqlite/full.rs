@@ -57,7 +57,7 @@ fn who_looks_at_a_file_on_a_full_disk_is_told_why_it_fails() {
         leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         leases.close().await;
         disk.fill();
-        let looked = SqliteStore::open_to_look(file(&disk.0), "leasehold");
+        let looked = SqliteStore::open_read_only(file(&disk.0), "leasehold");
         let error = looked.map(drop).expect_err("there is no room for the index of the log");
         assert!(error.to_string().contains("no room left"), "{error}");
     });

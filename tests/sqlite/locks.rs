@@ -36,7 +36,7 @@ fn a_look_leaves_the_locks_of_its_own_process_alone() {
     let own = connect(&scratch.0);
     own.execute_batch("CREATE TABLE diary (line); BEGIN IMMEDIATE; INSERT INTO diary VALUES ('mine')").unwrap();
     for _ in 0..3 {
-        assert!(SqliteStore::open_to_look(file(&scratch.0), "leasehold").unwrap().is_none());
+        assert!(SqliteStore::open_read_only(file(&scratch.0), "leasehold").unwrap().is_none());
         assert_eq!(Other::start("rival writer", &scratch).hear(), "database is locked");
     }
     own.execute_batch("COMMIT").unwrap();
@@ -128,7 +128,7 @@ fn what_is_no_regular_file_is_refused() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for open in [
         |path: &Path| SqliteStore::open(path).map(drop),
-        |path: &Path| SqliteStore::open_to_look(path, "leasehold").map(drop),
+        |path: &Path| SqliteStore::open_read_only(path, "leasehold").map(drop),
     ] {
         let (tell, told) = mpsc::channel();
         let path = pipe.clone();
@@ -153,7 +153,7 @@ fn whoever_asks_a_store_that_only_looks_for_a_lease_is_told_how_to_get_one() {
     Runtime::new().unwrap().block_on(async {
         let leases = manager(&scratch.0).build().unwrap();
         let _guard = leases.lock("k").acquire().await.unwrap();
-        let looks = SqliteStore::open_to_look(file(&scratch.0), "leasehold").unwrap().expect("there are leases");
+        let looks = SqliteStore::open_read_only(file(&scratch.0), "leasehold").unwrap().expect("there are leases");
         let looks = LeaseManager::builder(looks, TokioExecutor::new()).build().unwrap();
         let error = looks.lock("other").try_acquire().await.expect_err("it grants nothing");
         assert!(error.to_string().contains("open the file with SqliteStore::open"), "{error}");

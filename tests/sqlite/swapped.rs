@@ -9,7 +9,7 @@ use std::{
 use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
 
 async fn token(path: &std::path::Path) -> Option<u64> {
-    let store = SqliteStore::open_to_look(path, "leasehold").ok()??;
+    let store = SqliteStore::open_read_only(path, "leasehold").ok()??;
     read(store).await
 }
 
@@ -48,7 +48,7 @@ async fn what_is_looked_at_is_the_file_at_the_path() {
                 fs::write(at("new"), &bytes_b).unwrap();
                 fs::rename(at("new"), &path).unwrap();
             });
-            let opened = SqliteStore::open_to_look(&path, "leasehold");
+            let opened = SqliteStore::open_read_only(&path, "leasehold");
             ends.store(true, Relaxed);
             opened
         });

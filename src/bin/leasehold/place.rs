@@ -117,7 +117,7 @@ impl Place {
             return Ok(Sight::Nothing(format!("{shown}: there is no such file yet, so no key is held in it")));
         }
         let (path, name) = (file.to_owned(), prefix.to_owned());
-        let opening = spawn_blocking(move || SqliteStore::open_to_look(path, &name)).await;
+        let opening = spawn_blocking(move || SqliteStore::open_read_only(path, &name)).await;
         let opened = opening.map_err(|why| Failure::new(STORE, format!("{shown}: the file was not opened: {why}")))?;
         match opened.map_err(|error| refused(url, error))? {
             Some(store) => over(store, None, Instant::now()).map(Sight::Store),

@@ -30,21 +30,21 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let opened = place::open_in_time(&job.url, job.rules.lease(), Instant::now(), Patience::Once, &mut signals).await?;
     let leases = &opened.leases;
     let request = leases.lock(&job.key).info(&job.info);
-    let mut robbed = String::new();
+    let mut previous = String::new();
     let asked = async {
         // Afterwards nothing is known of a victim.
         let before = leases.status(&job.key).await?;
-        robbed = if options.json { as_json(&before, &opened.eyes) } else { sentence(&job.key, &before) };
+        previous = if options.json { as_json(&before, &opened.eyes) } else { sentence(&job.key, &before) };
         request.steal().await.map(Some)
     };
     let waited = wait::wait(&opened, asked, &mut signals, None).await;
     let exit = match waited {
         Ok(Waited::Granted(guard)) if job.command.is_empty() => {
             wait::release(&guard, &mut signals).await;
-            print_until_signal(robbed + "\n", &mut signals).await
+            print_until_signal(previous + "\n", &mut signals).await
         }
         Ok(Waited::Granted(guard)) => {
-            tell(&robbed);
+            tell(&previous);
             job.run_and_release(guard, &opened.last_error, &mut signals).await.map(|ended| ended.exit())
         }
         Ok(Waited::Called(Call::End(signal))) => Ok(signal.into()),
@@ -57,7 +57,10 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
 }
 
 fn as_json(before: &LeaseStatus, eyes: &Eyes) -> String {
-    json::object(&[("key", json::string(before.key.as_str())), ("robbed", show::holders_as_json(before, eyes))])
+    json::object(&[
+        ("key", json::string(before.key.as_str())),
+        ("previous_holders", show::holders_as_json(before, eyes)),
+    ])
 }
 
 fn sentence(key: &str, before: &LeaseStatus) -> String {

@@ -202,7 +202,7 @@ export class LeaseManager extends EventTarget {
    * ```js
    * const done = await leases.tryRun("backup", async () => backUp());
    * if (!done.ran) console.log("another tab is at it");
-   * else if (done.lost) console.log(`overtaken: ${done.lost}`);
+   * else if (done.lost) console.log(`lost meanwhile: ${done.lost}`);
    * ```
    */
   tryRun<T>(key: string, work: Work<T>): Promise<TryRunOutcome<T>>;
@@ -343,7 +343,8 @@ export interface AttachOptions {
    *
    * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
    * context has a Web Lock, so that a reload has time to take over, else once this context has seen a heartbeat of that one,
-   * which takes up to two heartbeats. {@link LeaseManager.tryAcquire} does not wait for that: it resolves with `null`. Leave `instance`
+   * which takes up to two heartbeats. Without a Web Lock, {@link LeaseManager.tryAcquire} does not wait for
+   * that heartbeat: it resolves with `null`. Leave `instance`
    * out in tabs: a user can duplicate a tab, and both would have the same name.
    */
   instance?: string | undefined;

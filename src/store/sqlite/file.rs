@@ -77,7 +77,7 @@ impl LeaseFile {
     }
 
     /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and leaves nothing beside it.
-    pub(super) fn open_to_look(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
+    pub(super) fn open_read_only(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
         at_checked(path, prefix, |path| {
             for _ in 0..ATTEMPTS {
                 let before = stands_at(path);
@@ -136,7 +136,7 @@ impl LeaseFile {
         if self.is_gone() {
             return Err(self.gone());
         }
-        Self::open_to_look(&self.given, &self.prefix)?.ok_or_else(|| self.gone())
+        Self::open_read_only(&self.given, &self.prefix)?.ok_or_else(|| self.gone())
     }
 
     /// Whether what is read through this connection stands still, whatever others write.

@@ -128,7 +128,7 @@ impl SqliteStore {
     /// # std::fs::create_dir_all(&directory)?;
     /// # let path = directory.join("app.db");
     /// # std::fs::write(&path, "")?;
-    /// match SqliteStore::open_to_look(&path, "leasehold")? {
+    /// match SqliteStore::open_read_only(&path, "leasehold")? {
     ///     Some(store) => {
     ///         let leases = LeaseManager::builder(store, TokioExecutor::new()).build()?;
     ///         println!("{} keys are held or waited for", leases.list("").await?.len());
@@ -138,8 +138,8 @@ impl SqliteStore {
     /// # std::fs::remove_dir_all(&directory)?;
     /// # Ok(()) }
     /// ```
-    pub fn open_to_look(path: impl AsRef<Path>, prefix: &str) -> Result<Option<Self>, StoreError> {
-        LeaseFile::open_to_look(path.as_ref(), prefix)?.map(Self::over).transpose()
+    pub fn open_read_only(path: impl AsRef<Path>, prefix: &str) -> Result<Option<Self>, StoreError> {
+        LeaseFile::open_read_only(path.as_ref(), prefix)?.map(Self::over).transpose()
     }
 
     fn over(file: LeaseFile) -> Result<Self, StoreError> {
