@@ -80,6 +80,12 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
+    /// The same failure, if an earlier attempt may also have taken effect.
+    pub(crate) fn after(&self, may_be_applied: bool) -> Self {
+        let applied = if may_be_applied { Applied::Unknown } else { self.applied };
+        Self { applied, ..self.clone() }
+    }
+
     /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start. A full store
     /// stays full until somebody makes room, so the caller is told.
     pub(crate) fn may_pass(&self) -> bool {

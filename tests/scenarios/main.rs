@@ -4,6 +4,7 @@
 
 mod alarm;
 mod answers;
+mod attempts;
 mod bad_moments;
 mod beyond;
 mod blame;

@@ -57,8 +57,10 @@ pub(super) struct Seeking {
     pub(super) queued: bool,
     /// The token in the latest answer "waiting": a signalled grant must have a larger one.
     pub(super) last_token: Token,
-    /// Whether an earlier attempt got no answer.
+    /// Whether an earlier attempt failed.
     pub(super) retried: bool,
+    /// Whether an earlier attempt may have been applied, which the errors of later ones do not tell.
+    pub(super) may_be_applied: bool,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,
     /// When a try whose key is taken looks again.
@@ -169,6 +171,7 @@ impl Seeking {
             queued: false,
             last_token: Token::default(),
             retried: false,
+            may_be_applied: false,
             heard_at: now,
             look_at: None,
             look_until: None,

@@ -140,11 +140,6 @@ impl Cohorts {
         slots
     }
 
-    /// Whether any request is under way.
-    pub(super) fn any_seeks(&self) -> bool {
-        self.by_slot.values().any(|cohort| cohort.seeking().is_some())
-    }
-
     /// The slot at which this request is under way or was granted.
     pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
         self.pick(Some(key), &|_, cohort| cohort.knows(request)).pop()

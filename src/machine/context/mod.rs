@@ -232,9 +232,6 @@ impl Machine {
         let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, &endings));
         begin_or_end.iter().for_each(|slot| self.watches.neighbours_changed(slot));
         self.watches.sync(&self.cohorts, self.session.id(), &mut self.outputs);
-        if self.session.was_unsure() && !self.cohorts.any_seeks() {
-            self.session.forget_unsure();
-        }
         self.drop_obsolete(now);
         self.follow_presence(now);
         self.close_session_at_last();

@@ -24,6 +24,9 @@ impl Machine {
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         // After a pause, a request's time limit may have passed, too. Then its caller is told of that, not of this failure.
         self.time_out_late(now);
+        if error.applied == Applied::Unknown {
+            transaction.operations.iter().for_each(|operation| self.cohorts.note_unanswered(operation));
+        }
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divide_transaction(transaction, error, now) {
             return;
@@ -135,7 +138,7 @@ impl Machine {
             for slot in &self.cohorts.pick(None, &|_, cohort| cohort.may_have_stolen()) {
                 self.refuse_unsure_thieves(slot, &refusal);
                 // What is left asks by itself: the attempt that failed has the priority and the info of the thief.
-                self.seek(slot, now);
+                self.seek_after_no_answer(slot, now);
             }
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {
@@ -145,8 +148,9 @@ impl Machine {
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
             }
-            let went_along = matches!(error.kind, StoreErrorKind::TooLarge | StoreErrorKind::Locked);
-            if transaction.lease_ms.is_some() && went_along && error.retry && transaction.load() > 0 {
+            // Then the heartbeat may succeed without the operations. If it does not, its own error will tell.
+            let blames_others = !error.retry || matches!(error.kind, StoreErrorKind::TooLarge | StoreErrorKind::Locked);
+            if transaction.lease_ms.is_some() && blames_others && transaction.load() > 0 {
                 self.session.beat_by_itself();
             } else if transaction.lease_ms.is_some() {
                 self.beat_failed(error, now);
@@ -165,7 +169,14 @@ impl Machine {
     /// Messages may report grants before the session is confirmed. If it never is, those requests ask again. Nobody has a guard yet.
     fn seek_what_was_signalled(&mut self, now: Monotonic) {
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {
-            self.seek(slot, now);
+            self.seek_after_no_answer(slot, now);
+        }
+    }
+
+    fn seek_after_no_answer(&mut self, slot: &Slot, now: Monotonic) {
+        self.seek(slot, now);
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
+            seeking.may_be_applied = true;
         }
     }
 
@@ -254,6 +265,8 @@ impl Machine {
             };
             let (is_used, request) = (!held.users.is_empty(), held.request);
             let may_still_be_confirmed = !is_used && now.since(held.tenure_since) < lease_ms;
+            // A lease without users was granted to those who wait here, as far as this context heard.
+            let error = &error.after(!is_used);
             if may_still_be_confirmed || self.keep_turns_with_limit(slot, error) {
                 continue;
             }
@@ -297,7 +310,8 @@ impl Machine {
         if again.is_late
             && let Some(turn) = again.turn.take()
         {
-            self.tell_released(turn, Err(error.clone()));
+            let may_be_released = again.release.is_some_and(|facts| facts.maybe_released);
+            self.tell_released(turn, Err(error.after(may_be_released)));
         }
         // Never given up while the session continues, because the session would keep the lease for ever.
         self.retry(&again, now);

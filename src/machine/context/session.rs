@@ -64,8 +64,6 @@ pub(super) struct OwnSession {
     peers: Vec<(Peer, Monotonic)>,
     /// Whether the last session ended because the store was wiped, and none has been opened since.
     was_wiped: bool,
-    /// Whether the answer that would tell if an earlier session was opened is missing, and no session has been opened since.
-    was_unsure: bool,
 }
 
 impl OwnSession {
@@ -91,7 +89,6 @@ impl OwnSession {
             robbed: SortedMap::new(),
             peers: Vec::new(),
             was_wiped: false,
-            was_unsure: false,
         }
     }
 
@@ -105,7 +102,7 @@ impl OwnSession {
 
     /// Its row was inserted, and these peers were read with it.
     pub(super) fn opened(&mut self, peers: &[Peer], now: Monotonic) {
-        (self.is_open, self.was_wiped, self.was_unsure) = (true, false, false);
+        (self.is_open, self.was_wiped) = (true, false);
         self.meet_peers(peers, now);
     }
 
@@ -122,27 +119,17 @@ impl OwnSession {
     // Protocol: docs/protocol.md#s3, #s10.
     pub(super) fn end(&mut self) {
         let (stale, peers) = (core::mem::take(&mut self.stale), core::mem::take(&mut self.peers));
-        let Self { id, stale_at, stale_failures, doubted, was_wiped, was_unsure, .. } = *self;
+        let Self { id, stale_at, stale_failures, doubted, was_wiped, .. } = *self;
         let next = Self::new(id.next());
-        *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, was_unsure, ..next };
+        *self = Self { stale, stale_at, stale_failures, doubted, peers, was_wiped, ..next };
     }
 
     /// The same, if it is unknown whether the row exists. The next session need not wait for another end that failed.
     // Protocol: docs/protocol.md#s1.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
-        (self.stale_at, self.was_unsure) = (Some(now), true);
+        self.stale_at = Some(now);
         self.stale.push(self.id);
         self.end();
-    }
-
-    /// Whether requests of an earlier session may have been applied, which the errors of later attempts do not tell.
-    pub(super) fn was_unsure(&self) -> bool {
-        self.was_unsure
-    }
-
-    /// No request of an earlier session is under way any more.
-    pub(super) fn forget_unsure(&mut self) {
-        self.was_unsure = false;
     }
 
     /// The same, if the store was told to delete the row without a transaction, which may not have happened. The next transaction deletes

@@ -4,6 +4,7 @@ use alloc::string::String;
 
 use super::super::{
     cohort::Cohort,
+    id::RequestId,
     input::Slot,
     mode::Mode,
     pending::{PendingOperation, Sent},
@@ -107,7 +108,26 @@ impl Cohorts {
         }
     }
 
-    /// Notes that an attempt got no answer.
+    /// Notes that this attempt at a lease may have been applied.
+    pub(in super::super) fn note_unanswered(&mut self, operation: &PendingOperation) {
+        match &operation.action {
+            Action::Acquire(ask) => self.note_unanswered_ask(&operation.slot, ask.request),
+            Action::AcquireAll(asks) => {
+                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
+                    self.note_unanswered_ask(slot, ask.request);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn note_unanswered_ask(&mut self, slot: &Slot, request: RequestId) {
+        if let Some(seeking) = self.change_seeking(slot).filter(|seeking| seeking.request == request) {
+            seeking.may_be_applied = true;
+        }
+    }
+
+    /// Notes that an attempt failed.
     pub(in super::super) fn note_retry(&mut self, slot: &Slot) {
         if let Some(seeking) = self.change_seeking(slot) {
             seeking.retried = true;

@@ -266,8 +266,24 @@ fn a_request_whose_time_is_over_is_told_so_although_its_transaction_failed() {
     }
 }
 
-/// The first attempt may have been applied in a session that was not ended since. The error that the caller gets for
-/// the last attempt must not deny that.
+/// What the caller is told, if the store refuses every transaction from now on.
+fn told_by_refusals(script: &mut Script) -> StoreError {
+    let failure = |event| match event {
+        Event::Failed { refusal: Refusal::Store(error), .. } => Some(error),
+        _ => None,
+    };
+    loop {
+        if let Some(error) = events(&script.outputs).into_iter().find_map(failure) {
+            return error;
+        }
+        if script.refuse().is_none() {
+            script.tick(10);
+        }
+    }
+}
+
+/// The first attempt may have been applied, in a session that was not ended since or in this one. The error that the caller gets for the
+/// last attempt must not deny that.
 #[test]
 fn a_request_whose_first_attempt_may_have_been_applied_is_not_told_that_nothing_was() {
     for (first, told) in
@@ -277,15 +293,15 @@ fn a_request_whose_first_attempt_may_have_been_applied_is_not_told_that_nothing_
         script.acquire(1, true);
         let id = script.sent().0;
         script.result(id, Err(first.clone()));
-        let is_failure = |event: &Event| matches!(event, Event::Failed { .. });
-        while !events(&script.outputs).iter().any(is_failure) {
-            if script.refuse().is_none() {
-                script.tick(10);
-            }
-        }
-        let [Event::Failed { refusal: Refusal::Store(error), .. }] = &events(&script.outputs)[..] else {
-            panic!("{first}: {:?}", script.outputs)
-        };
-        assert_eq!(error.applied, told, "{first}: {error}");
+        let error = told_by_refusals(&mut script);
+        assert_eq!(error.applied, told, "a request: {first}: {error}");
+
+        let mut script = Script::new();
+        let slot = script.shares();
+        script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot });
+        let id = script.sent().0;
+        script.result(id, Err(first.clone()));
+        let error = told_by_refusals(&mut script);
+        assert_eq!(error.applied, told, "an upgrade: {first}: {error}");
     }
 }

@@ -32,17 +32,17 @@ impl Machine {
         let patience = has_hardly_asked || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
         let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
+        let told = error.after(seeking.queued || seeking.may_be_applied);
         if error.retry && patience {
             self.cohorts.note_retry(&operation.slot);
             return self.retry_ask(operation, request, now);
         }
-        let told = self.of_all_attempts(error);
         if !upgrades && self.keep_turns_with_limit(&operation.slot, &told) {
             self.cohorts.note_retry(&operation.slot);
             return self.retry_for_the_rest(operation, request, now);
         }
         if upgrades {
-            return self.upgrade_failed(operation, error, known_unsent, now);
+            return self.upgrade_failed(operation, &told, known_unsent, now);
         }
         self.fail_turns(&operation.slot, &Refusal::Store(told));
         if !known_unsent {
@@ -105,7 +105,8 @@ impl Machine {
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let is_patient = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked() || is_early;
         // All turns of one call share its time limit, so either all of them stay or none.
-        let told = self.of_all_attempts(error);
+        let may_be_applied = |slot| self.cohorts.seeking(slot).is_some_and(|seeking| seeking.may_be_applied);
+        let told = error.after(operation.all.iter().any(may_be_applied));
         if error.retry && (is_patient || operation.all.iter().all(|slot| self.keep_turns_with_limit(slot, &told))) {
             operation.all.iter().for_each(|slot| self.cohorts.note_retry(slot));
             return self.retry(operation, now);
@@ -117,13 +118,6 @@ impl Machine {
             self.fail_turns(slot, &Refusal::Store(told.clone()));
             self.withdraw_request(slot, ask.request, now);
         }
-    }
-
-    /// The last attempt's error as the callers are told it. If an earlier attempt may have been applied, so may the request.
-    fn of_all_attempts(&self, error: &StoreError) -> StoreError {
-        let applied =
-            if self.session.was_unsure() || self.session.has_unanswered() { Applied::Unknown } else { error.applied };
-        StoreError { applied, ..error.clone() }
     }
 
     /// Fails the requests in the queue that the store has not answered for a whole lease. If a retry cannot help, it fails all of them.
@@ -140,12 +134,14 @@ impl Machine {
                 continue;
             }
             let request = seeking.request;
+            // The place in the queue stands, and may have become a grant.
+            let told = error.after(true);
             if cohort.held().is_some() {
-                self.give_up_upgrade(slot, error, now);
-            } else if self.keep_turns_with_limit(slot, error) {
+                self.give_up_upgrade(slot, &told, now);
+            } else if self.keep_turns_with_limit(slot, &told) {
                 self.want_less(slot, now);
             } else {
-                self.fail_turns(slot, &Refusal::Store(error.clone()));
+                self.fail_turns(slot, &Refusal::Store(told));
                 self.withdraw_request(slot, request, now);
             }
         }

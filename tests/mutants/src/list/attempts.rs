@@ -314,7 +314,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "of a request whose first attempt may have been applied, only the last attempt counts",
         Rule("failing::a_request_whose_first_attempt"),
-        &[edit(SESSION, "was_wiped, was_unsure, ..next", "was_wiped, ..next")],
+        &[edit(
+            "src/machine/context/cohorts/operations.rs",
+            "seeking.may_be_applied = true;",
+            "seeking.may_be_applied = false;",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "an operation that is refused for good costs the session the heartbeat that went with it",
+        Scenario("attempts::a_release_that_is_refused"),
+        &[edit(
+            "src/machine/context/retry.rs",
+            "let blames_others = !error.retry || matches!(",
+            "let blames_others = matches!(",
+        )],
     ),
     Mutant::new(
         "rule e",

@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S1",
         "the id of an opening of which nobody knows is not ended",
         Rule("opening::s1_the_earlier_id"),
-        &[edit(SESSION, "= (Some(now), true);\n        self.stale.push(self.id);\n", "= (Some(now), true);\n")],
+        &[edit(SESSION, "= Some(now);\n        self.stale.push(self.id);\n", "= Some(now);\n")],
     ),
     Mutant::new(
         "S9",
@@ -344,8 +344,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("who_said_for_how_long"),
         &[edit(
             REQUESTS,
-            "} else if self.keep_turns_with_limit(slot, error) {",
-            "} else if !error.retry && self.keep_turns_with_limit(slot, error) {",
+            "} else if self.keep_turns_with_limit(slot, &told) {",
+            "} else if !error.retry && self.keep_turns_with_limit(slot, &told) {",
         )],
     ),
     Mutant::new(
@@ -478,7 +478,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S3",
         "whom a session saw standing still is forgotten with it",
         Rule("failing::s3_"),
-        &[edit(SESSION, "doubted, peers, was_wiped, was_unsure, ..next", "doubted, was_wiped, was_unsure, ..next")],
+        &[edit(SESSION, "doubted, peers, was_wiped, ..next", "doubted, was_wiped, ..next")],
     ),
     Mutant::new(
         "principle 5",
