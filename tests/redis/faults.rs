@@ -23,7 +23,7 @@ use crate::{
     BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
     inputs::{ask, look, now},
     open, outage,
-    proxy::{Commit, Proxy},
+    proxy::{Commit, Proxy, Way},
     proxy_before,
     server::Server,
     shared, still, threads,
@@ -38,6 +38,19 @@ async fn through_a_proxy(server: &Server, prefix: &str) -> (Proxy, RedisStore) {
     // The server knows the script, and this process the rows.
     store.transact(ask(1), now(), BUSY).await.unwrap();
     (proxy, store)
+}
+
+/// A connection that stood idle is checked first. To open another one takes several round trips, and so longer than the time limit.
+#[tokio::test]
+async fn a_server_that_becomes_distant_is_not_given_up() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "distant").await;
+    proxy.delay(Way::ToServer, Duration::from_millis(1_400));
+    for number in 2..4 {
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        let answer = store.transact(ask(number), now(), Duration::from_secs(5)).await;
+        answer.unwrap_or_else(|error| panic!("transaction {number}: {error}"));
+    }
 }
 
 #[tokio::test]

@@ -88,13 +88,20 @@ impl Slot {
 /// A connection that nobody used for this long is checked before use. Servers and proxies close idle connections, and after a write to a
 /// closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
-/// If it does not answer the check for this long, it is given up.
+/// If it does not answer the check within half of the caller's time limit, it is given up: but not sooner than this, and not later than
+/// [`LONGEST_PATIENCE`]. To give up a distant server too soon costs more, because opening a connection takes several round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(3);
 /// A task that has kept others from the connection for this long has probably stalled. If it is only slow, there are two connections for a
 /// moment.
 const STANDS_STILL: Duration = Duration::from_secs(2);
 /// How often the nodes of a cluster may redirect a command.
 const HOPS: usize = 5;
+
+tokio::task_local! {
+    /// How long the caller waits for what is under way.
+    static LIMIT: Duration;
+}
 
 impl Link {
     /// # Errors
@@ -294,7 +301,7 @@ impl Link {
         writing: &AtomicBool,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match timeout(limit, work).await {
+        match timeout(limit, LIMIT.scope(limit, work)).await {
             Ok(done) => done,
             Err(_) => {
                 self.forget();
@@ -320,7 +327,8 @@ async fn ask_importing(node: &mut Node, command: &Cmd) -> RedisResult<Value> {
 async fn standing(kept: &mut Option<Kept>) -> Option<Node> {
     let Kept { node, asked_at } = kept.as_mut()?;
     if asked_at.elapsed() > IDLE {
-        let answer = timeout(PATIENCE, node.connection.send_packed_command(&redis::cmd("PING"))).await;
+        let patience = LIMIT.try_with(|limit| (*limit / 2).clamp(PATIENCE, LONGEST_PATIENCE)).unwrap_or(PATIENCE);
+        let answer = timeout(patience, node.connection.send_packed_command(&redis::cmd("PING"))).await;
         if !matches!(answer, Ok(Ok(_))) {
             *kept = None;
             return None;
