@@ -4,9 +4,11 @@ use std::{
     fs,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
-use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
+use leasehold::{AcquireError, LeaseManager, executor::TokioExecutor, machine::StoreErrorKind, store::SqliteStore};
+use tokio::time::timeout;
 
 async fn token(path: &std::path::Path) -> Option<u64> {
     let store = SqliteStore::open_read_only(path, "leasehold").ok()??;
@@ -59,6 +61,38 @@ async fn what_is_looked_at_is_the_file_at_the_path() {
     }
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(stale, 0, "of {looked} looks");
+}
+
+/// As long as a connection keeps the deleted log, nobody can make a new one. So a mere `leasehold watch` would keep all others out.
+#[tokio::test]
+async fn who_only_looks_lets_go_of_a_log_that_somebody_deleted() {
+    for end in ["wal", "shm"] {
+        let directory = std::env::temp_dir().join(format!("leasehold-log-{end}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("leases.db");
+        let manager = |store| LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        let holder = manager(SqliteStore::open(&path).unwrap());
+        let _held = holder.lock("k").acquire().await.unwrap();
+        let watch = manager(SqliteStore::open_read_only(&path, "leasehold").unwrap().unwrap());
+        assert_eq!(watch.list("").await.unwrap().len(), 1);
+        fs::remove_file(directory.join(format!("leases.db-{end}"))).unwrap();
+        let closed = async {
+            loop {
+                match watch.list("").await {
+                    Err(AcquireError::Store(error)) if error.kind == StoreErrorKind::Closed => return,
+                    _ => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            }
+        };
+        timeout(Duration::from_secs(60), closed).await.unwrap_or_else(|_| panic!("{end}: it goes on"));
+        watch.close().await;
+        holder.close().await;
+        drop((watch, holder));
+        let next = manager(SqliteStore::open(&path).unwrap());
+        drop(next.lock("other").acquire().await.unwrap());
+        next.close().await;
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }
 
 /// A `leasehold watch` may go on for years.

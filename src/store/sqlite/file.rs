@@ -84,7 +84,9 @@ impl LeaseFile {
                 let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };
                 let file = Self::over(connection, path, prefix)?;
                 if before.is_some() && before == stands_at(path) {
-                    return Ok(Some(Self { looks: Some(way), ..file }));
+                    // A connection that keeps a log which somebody deleted keeps others from making a new one.
+                    let log = if matches!(way, Way::Still(_)) { [None; 2] } else { file.log_beside() };
+                    return Ok(Some(Self { looks: Some(way), log, ..file }));
                 }
             }
             Err(replaced())
@@ -97,7 +99,7 @@ impl LeaseFile {
             let before = stands_at(path);
             let mut file = Self::open_at(path, prefix)?;
             if before.is_some() && before == stands_at(path) {
-                file.log = beside::log(&file.path).map(|path| Identity::of(&path).ok());
+                file.log = file.log_beside();
                 file.make_directory()?;
                 return Ok(file);
             }
@@ -129,6 +131,10 @@ impl LeaseFile {
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
         Ok(file)
+    }
+
+    fn log_beside(&self) -> [Option<Identity>; 2] {
+        beside::log(&self.path).map(|path| Identity::of(&path).ok())
     }
 
     /// The same file, opened anew to look at it.

@@ -25,6 +25,19 @@ use crate::signal::{Notice, Signals};
 const TOO_SOON: Duration = Duration::from_millis(2_499);
 const LONG_ENOUGH: Duration = Duration::from_millis(2_500);
 
+/// The directory of the database was moved, or its file system unmounted. A new database in a new one would exclude nobody.
+#[test]
+fn a_directory_that_is_gone_with_the_one_around_it_is_not_made_again() {
+    let scratch = Scratch::new();
+    let around = scratch.0.join("around");
+    let signals = DirectorySignals::new(around.join("leases.db-leasehold.d"));
+    let (inbox, _notices) = inbox();
+    signals.wake(OWN, true, Shared::downgrade(&inbox));
+    assert!(!around.exists());
+    fs::create_dir(&around).unwrap();
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)) && signals.stands(OWN), "its own directory is made");
+}
+
 /// Others find an unlocked file under the name, as a dead context leaves it.
 #[test]
 fn a_beacon_in_whose_place_another_file_stands_is_raised_again() {
