@@ -13,7 +13,7 @@ const ROUNDS: usize = 40;
 fn without_tables_the_first_request_names_the_remedy() {
     on_server("bad_tables", |place| async move {
         let said = first_use(place.builder().connect().await.unwrap()).await;
-        assert!(said.contains("bad_tables_store") && said.contains("PostgresStore::migrate()"), "{said}");
+        assert!(said.contains("no table bad_tables_record") && said.contains("PostgresStore::migrate()"), "{said}");
     });
 }
 
@@ -56,6 +56,7 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
         let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         let user = place.client().await;
+        user.batch_execute("CREATE SCHEMA empty").await.unwrap();
         for table in ["record", "session", "store"] {
             user.batch_execute(&format!("ALTER TABLE {}_{table} RENAME TO elsewhere", place.prefix)).await.unwrap();
             let error = place.builder().connect().await.unwrap().migrate().await.unwrap_err();
@@ -63,6 +64,12 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
                 &error,
                 &[&format!("{}_{table}", place.prefix), "nobody knows who holds which lease", "drop the others"],
             );
+            let path = format!("{}?prefix={}&options=-csearch_path%3Dempty,public", place.url, place.prefix);
+            let error = from_url(&path).await.map(drop).expect_err("a schema before that of the others has no tables");
+            says(&error, &["nobody knows who holds which lease"]);
+            let told = leases.lock("other").acquire().await.unwrap_err().to_string();
+            let named = format!("no table {}_{table} in", place.prefix);
+            assert!(told.contains(&named) && told.contains("give it its name back"), "{told}");
             user.batch_execute(&format!("ALTER TABLE elsewhere RENAME TO {}_{table}", place.prefix)).await.unwrap();
         }
         assert!(guard.verify().await.unwrap(), "nothing was changed");

@@ -80,6 +80,8 @@ fn a_table_that_somebody_dropped_is_not_made_anew_beside_the_others() {
         other.execute_batch(&format!("ALTER TABLE {table} RENAME TO elsewhere")).unwrap();
         let message = refusal(file(&scratch.0));
         assert!(message.contains(table) && message.contains("drop the others"), "{message}");
+        let message = SqliteStore::open_read_only(file(&scratch.0), "leasehold").map(drop).unwrap_err().to_string();
+        assert!(message.contains(table) && message.contains("nobody knows"), "who only looks: {message}");
         other.execute_batch(&format!("ALTER TABLE elsewhere RENAME TO {table}")).unwrap();
     }
     drop(SqliteStore::open(file(&scratch.0)).unwrap());

@@ -77,7 +77,7 @@ fn of_cancel(failure: &Failure, remedy: &str) -> StoreError {
 pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
-        "42P01" | "3F000" => permanent(no_tables(names)),
+        "42P01" | "3F000" => permanent(no_table(names, &failure.said)),
         "42703" | "42804" | "42809" | "42883" | "42P10" => permanent(format!(
             "the tables with the prefix {:?} are not leasehold's: {}; choose another prefix, by `prefix=` in the URL or by \
              PostgresStoreBuilder::prefix",
@@ -307,11 +307,15 @@ pub(super) fn before_commit(limit: Duration) -> StoreError {
     ))
 }
 
-pub(super) fn no_tables(names: &Names) -> String {
+/// The server names the first table that it missed.
+fn no_table(names: &Names, said: &str) -> String {
+    let kind =
+        ["record", "session"].into_iter().find(|kind| said.contains(&names.plain_table(kind))).unwrap_or("store");
     format!(
-        "the database has no table {} in the schema {:?}; open the store by store::from_url, or call PostgresStore::migrate(), as a \
-         user that may create tables",
-        names.plain_table("store"),
+        "the database has no table {} in the schema {:?}; if no program has used these leases yet, open the store by store::from_url, as the \
+         command line does, or call PostgresStore::migrate(), as a user that may create tables; if somebody renamed the table, give it its \
+         name back",
+        names.plain_table(kind),
         names.schema
     )
 }

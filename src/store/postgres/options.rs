@@ -15,6 +15,7 @@ use super::{
     memory::Memory,
     names::{Names, is_plain},
     neighbours::Neighbours,
+    schema::KINDS,
     signals::{Hearing, Speaking, check_for_beacons},
     sweep::Crowding,
     transaction::TRIES,
@@ -186,14 +187,17 @@ pub(super) fn invalid(message: impl Into<String>) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-/// Which database it is; where the store's tables are, or would be made; and how it keeps text.
-fn ask_where(table: &str) -> String {
+/// Where the store's tables are, or would be made; and how the database keeps text. One of the tables is enough: if another was dropped, it
+/// must not be made anew in another schema.
+fn ask_where(names: &Names) -> String {
+    let tables = KINDS.map(|kind| format!("to_regclass({})", text(&names.plain_table(kind))));
     format!(
         "coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE c.oid = to_regclass({})), current_schema())::text, current_setting('server_encoding')",
-        text(table)
+         WHERE c.oid = coalesce({})), current_schema())::text, current_setting('server_encoding')",
+        tables.join(", ")
     )
 }
+
 /// The cluster's identifier, which replicas share.
 const CLUSTER: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text";
 /// Where that may not be asked: the server's address.
@@ -241,7 +245,7 @@ pub(super) async fn ask(lending: &Lending, statement: &str) -> Result<Result<Ans
 
 async fn names_in(lending: &Lending, prefix: String) -> Result<Names, StoreError> {
     let names = Names { database: String::new(), prefix, schema: String::new() };
-    let beside = ask_where(&names.plain_table("store"));
+    let beside = ask_where(&names);
     let mut found = ask(lending, &ask_database(true, &beside)).await?;
     if found.as_ref().is_err_and(|failure| failure.code == "42501") {
         found = ask(lending, &ask_database(false, &beside)).await?;

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::machine::StoreError;
 
+/// The tables, by what follows their prefix.
+pub(super) const KINDS: [&str; 3] = ["store", "record", "session"];
+
 /// Makes what is missing, all or nothing.
 pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time::Duration) -> Result<(), StoreError> {
     let mut lent = lending.lend(Errand::Any, limit).await?;
@@ -42,8 +45,6 @@ async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32
     failure::check_hiding(answers.rows(hiding))?;
     Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
-
-const KINDS: [&str; 3] = ["store", "record", "session"];
 
 /// Fails if some of the tables are there, and others are not. Somebody dropped those: with new tables, a key would seem free although its
 /// holder still relies on its session.
@@ -107,7 +108,7 @@ async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreE
 
 /// Half of each page is left free: what is written over and over finds room beside its last version, and needs no index.
 fn statements(names: &Names) -> Round {
-    let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
+    let [store, record, session] = KINDS.map(|kind| names.table(kind));
     let lock = names.lock_of_schema();
     let mut round = Round::default();
     for statement in [

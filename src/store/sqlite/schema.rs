@@ -32,9 +32,23 @@ impl Tables {
         Self { schema, prefix: prefix.to_owned(), store, record, session }
     }
 
-    /// Finds the tables in a transaction, or makes them. If only some are there, somebody dropped the others: with new tables, a key would
-    /// seem free although its holder still relies on its session.
+    /// Finds the tables in a transaction, or makes them.
     pub(super) fn make(&self, connection: &Connection) -> Result<(), Trouble> {
+        self.are_there(connection)?;
+        connection.execute_batch(&format!(
+            "CREATE TABLE IF NOT EXISTS {} (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, state TEXT);
+             CREATE TABLE IF NOT EXISTS {} (key TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
+             CREATE TABLE IF NOT EXISTS {} (id TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
+             INSERT OR IGNORE INTO {} (id, version) VALUES (1, {VERSION});",
+            self.store, self.record, self.session, self.store
+        ))?;
+        let version = format!("SELECT version FROM {}", self.store);
+        is_known(connection.query_row(&version, [], |row| row.get(0))?)
+    }
+
+    /// Whether the tables are there. If only some are, somebody dropped the others: with new tables, a key would seem free although its
+    /// holder still relies on its session.
+    fn are_there(&self, connection: &Connection) -> Result<bool, Trouble> {
         let mut missing = Vec::new();
         for (name, columns) in COLUMNS {
             if !self.check(connection, name, columns)? {
@@ -48,23 +62,13 @@ impl Tables {
                 missing.join(" and ")
             )));
         }
-        connection.execute_batch(&format!(
-            "CREATE TABLE IF NOT EXISTS {} (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, state TEXT);
-             CREATE TABLE IF NOT EXISTS {} (key TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
-             CREATE TABLE IF NOT EXISTS {} (id TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
-             INSERT OR IGNORE INTO {} (id, version) VALUES (1, {VERSION});",
-            self.store, self.record, self.session, self.store
-        ))?;
-        let version = format!("SELECT version FROM {}", self.store);
-        is_known(connection.query_row(&version, [], |row| row.get(0))?)
+        Ok(missing.is_empty())
     }
 
     /// Whether the tables are there, and a context has used them. This only reads.
     pub(super) fn are_used(&self, connection: &Connection) -> Result<bool, Trouble> {
-        for (name, columns) in COLUMNS {
-            if !self.check(connection, name, columns)? {
-                return Ok(false);
-            }
+        if !self.are_there(connection)? {
+            return Ok(false);
         }
         // The first transaction of a context gives the store a state.
         let version = format!("SELECT version FROM {} WHERE state IS NOT NULL", self.store);
