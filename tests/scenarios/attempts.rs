@@ -105,7 +105,7 @@ const THEN: [Verdict; 3] = [Refused, RefusedForGood, Locked];
 fn an_error_does_not_deny_an_attempt_that_went_unanswered_before_a_heartbeat() {
     for then in THEN {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let _held = leases.lock("held").acquire().await.unwrap();
             store.answers_no_more(then);
@@ -114,7 +114,7 @@ fn an_error_does_not_deny_an_attempt_that_went_unanswered_before_a_heartbeat() {
             assert_eq!(applied(told), Applied::Unknown, "{then:?}");
         });
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let _held = leases.lock("held").acquire().await.unwrap();
             let both = [("a", Mode::Exclusive), ("b", Mode::Exclusive)];
@@ -130,7 +130,7 @@ fn an_error_does_not_deny_an_attempt_that_went_unanswered_before_a_heartbeat() {
 fn an_error_does_not_deny_a_theft_that_went_unanswered() {
     for then in THEN {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let victim = other.leases.lock("k").acquire().await.unwrap();
             let _held = leases.lock("held").acquire().await.unwrap();
@@ -146,7 +146,7 @@ fn an_error_does_not_deny_a_theft_that_went_unanswered() {
 fn an_error_does_not_deny_an_upgrade_that_went_unanswered() {
     for then in [Refused, Locked] {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let guard = leases.lock("k").shared().acquire().await.unwrap();
             store.answers_no_more(then);
@@ -161,7 +161,7 @@ fn an_error_does_not_deny_an_upgrade_that_went_unanswered() {
 fn an_error_does_not_deny_a_release_that_went_unanswered() {
     for then in THEN {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let _held = leases.lock("held").acquire().await.unwrap();
             let guard = leases.lock("k").acquire().await.unwrap();
@@ -178,7 +178,7 @@ fn an_error_does_not_deny_a_release_that_went_unanswered() {
 fn an_error_does_not_deny_that_parts_were_resumed() {
     for then in [Refused, Locked] {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let other = world.tab();
             let _held = leases.lock("held").acquire().await.unwrap();
             let parts = other.leases.lock("k").acquire().await.unwrap().into_parts();
@@ -195,7 +195,7 @@ fn an_error_does_not_deny_that_parts_were_resumed() {
 fn an_error_does_not_deny_the_place_of_a_waiter() {
     everywhere(async |world| {
         let holder = world.dark_tab();
-        let (leases, store) = Judged::over(&world);
+        let (leases, store) = Judged::over(world);
         let guard = holder.leases.lock("k").acquire().await.unwrap();
         let mut waits = Box::pin(leases.lock("k").acquire());
         assert!(world.within(secs(3), &mut waits).await.is_none());
@@ -211,7 +211,7 @@ fn an_error_does_not_deny_the_place_of_a_waiter() {
 fn a_release_that_is_refused_for_good_costs_no_other_lease() {
     for lost in [1, 2, 3, 5] {
         everywhere(async |world| {
-            let (leases, store) = Judged::over(&world);
+            let (leases, store) = Judged::over(world);
             let precious = leases.lock("precious").acquire().await.unwrap();
             let bad = leases.lock("bad").acquire().await.unwrap();
             let mut others = 0;
