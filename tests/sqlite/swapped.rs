@@ -10,6 +10,8 @@ use std::{
 use leasehold::{AcquireError, LeaseManager, executor::TokioExecutor, machine::StoreErrorKind, store::SqliteStore};
 use tokio::time::timeout;
 
+const ROUNDS: u64 = 600;
+
 async fn token(path: &std::path::Path) -> Option<u64> {
     let store = SqliteStore::open_read_only(path, "leasehold").ok()??;
     read(store).await
@@ -93,6 +95,33 @@ async fn who_only_looks_lets_go_of_a_log_that_somebody_deleted() {
         next.close().await;
         fs::remove_dir_all(&directory).unwrap();
     }
+}
+
+/// Whoever closes the file keeps it locked for a moment, and takes away its log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_opens_to_look_while_the_last_writer_leaves_can_look() {
+    let directory = std::env::temp_dir().join(format!("leasehold-leaves-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("leases.db");
+    let manager = |store| LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+    let mut failures = Vec::new();
+    for round in 0..ROUNDS {
+        let holder = manager(SqliteStore::open(&path).unwrap());
+        holder.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let leaves = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_micros(round * 37 % 3_000)).await;
+            holder.close().await;
+        });
+        let at = path.clone();
+        let opened = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(at, "leasehold")).await.unwrap();
+        let watch = manager(opened.unwrap().expect("it has leases"));
+        failures.extend(watch.list("").await.err());
+        leaves.await.unwrap();
+        failures.extend(watch.list("").await.err());
+        watch.close().await;
+    }
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(failures.is_empty(), "{} of {ROUNDS}: {:?}", failures.len(), failures[0]);
 }
 
 /// A `leasehold watch` may go on for years.

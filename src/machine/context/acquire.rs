@@ -66,8 +66,7 @@ impl Machine {
     /// Starts a new request for the turns that queue here, if there are any.
     pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
-        cohort.stage = Stage::Idle;
-        let Some(first) = cohort.turns.first() else { return };
+        let Some(first) = cohort.turns.first() else { return cohort.stage = Stage::Idle };
         let way = if first.steal { Way::Steal } else { Way::Plain };
         let wait = cohort.turns.any_waits();
         self.seek_by(slot, way, wait, now);
@@ -78,7 +77,9 @@ impl Machine {
     fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
         let request = self.next_request();
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
-        cohort.stage = Stage::Seeking(Seeking::new(request, way, wait, now));
+        // Whoever asks anew may have been granted the lease under the request before.
+        let may_be_applied = cohort.seeking().is_some_and(|before| before.may_be_applied);
+        cohort.stage = Stage::Seeking(Seeking { may_be_applied, ..Seeking::new(request, way, wait, now) });
         self.end_linger_at(&slot.key, now);
     }
 

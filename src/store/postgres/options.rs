@@ -187,14 +187,14 @@ pub(super) fn invalid(message: impl Into<String>) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-/// Where the store's tables are, or would be made; and how the database keeps text. One of the tables is enough: if another was dropped, it
-/// must not be made anew in another schema.
+/// Where the store's tables are, or would be made; and how the database keeps text. If somebody dropped the first table, the two others
+/// show where it was: it must not be made anew in another schema. One of these names alone may be another program's.
 fn ask_where(names: &Names) -> String {
-    let tables = KINDS.map(|kind| format!("to_regclass({})", text(&names.plain_table(kind))));
+    let [store, record, session] = KINDS.map(|kind| format!("to_regclass({})", text(&names.plain_table(kind))));
     format!(
         "coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-         WHERE c.oid = coalesce({})), current_schema())::text, current_setting('server_encoding')",
-        tables.join(", ")
+         WHERE c.oid = coalesce({store}, CASE WHEN {session} IS NOT NULL THEN {record} END)), current_schema())::text, \
+         current_setting('server_encoding')"
     )
 }
 

@@ -91,7 +91,8 @@ const IDLE: Duration = Duration::from_secs(2);
 /// If it does not answer the check within half of the caller's time limit, it is given up: but not sooner than this, and not later than
 /// [`LONGEST_PATIENCE`]. To give up a distant server too soon costs more, because opening a connection takes several round trips.
 const PATIENCE: Duration = Duration::from_secs(1);
-const LONGEST_PATIENCE: Duration = Duration::from_secs(3);
+/// Shorter than [`STANDS_STILL`], so that nobody takes the one who checks for one that has stalled.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(1_900);
 /// A task that has kept others from the connection for this long has probably stalled. If it is only slow, there are two connections for a
 /// moment.
 const STANDS_STILL: Duration = Duration::from_secs(2);

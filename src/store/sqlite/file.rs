@@ -83,6 +83,7 @@ impl LeaseFile {
                 let before = stands_at(path);
                 let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };
                 let file = Self::over(connection, path, prefix)?;
+                file.read_first()?;
                 if before.is_some() && before == stands_at(path) {
                     // A connection that keeps a log which somebody deleted keeps others from making a new one.
                     let log = if matches!(way, Way::Still(_)) { [None; 2] } else { file.log_beside() };
@@ -131,6 +132,12 @@ impl LeaseFile {
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
         Ok(file)
+    }
+
+    /// Reads once: from then on, nobody who closes the file takes away the log and its index. Whoever closes it keeps it locked meanwhile.
+    fn read_first(&self) -> Result<(), StoreError> {
+        let read = || Ok(self.connection.query_row("PRAGMA schema_version", [], |_| Ok(()))?);
+        worker::patiently(worker::clock() + OPENING, read).map_err(|trouble| self.error(trouble))
     }
 
     fn log_beside(&self) -> [Option<Identity>; 2] {

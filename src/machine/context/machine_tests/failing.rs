@@ -305,3 +305,32 @@ fn a_request_whose_first_attempt_may_have_been_applied_is_not_told_that_nothing_
         assert_eq!(error.applied, told, "an upgrade: {first}: {error}");
     }
 }
+
+/// The store refuses the heartbeat for good meanwhile, and so ends the session.
+#[test]
+fn a_request_of_a_lost_session_is_not_told_that_nothing_was_applied() {
+    let mut script = Script::new();
+    script.ask_for(Turn::new(TurnId(2), named("j")));
+    script.answer([granted(1_000)]);
+    script.acquire(1, true);
+    for _ in 0..2 {
+        script.lose_reply();
+        script.until_sent();
+    }
+    let failure = |event| match event {
+        Event::Failed { refusal: Refusal::Store(error), .. } => Some(error),
+        _ => None,
+    };
+    let told = loop {
+        if let Some(error) = events(&script.outputs).into_iter().find_map(failure) {
+            break error;
+        }
+        if script.is_sent() {
+            let id = script.sent().0;
+            script.result(id, Err(permanent()));
+        } else {
+            script.tick(10);
+        }
+    };
+    assert_eq!(told.applied, Applied::Unknown, "{told}");
+}
