@@ -72,7 +72,7 @@ fn what_the_command_has_started_is_killed_too() {
 }
 
 /// A leasehold that is the first process of a container, where what its command left behind becomes a zombie: leasehold adopts it, but reaps
-/// only the command. `None` if none can be made. The lines of shell come first.
+/// only the command, a `sleep`, which reaps nothing itself. `None` if none can be made. The lines of shell come first.
 #[cfg(target_os = "linux")]
 fn first_in_a_container(scratch: &Scratch, before: &str, grace: &str) -> Option<Running> {
     let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"];
@@ -81,8 +81,8 @@ fn first_in_a_container(scratch: &Scratch, before: &str, grace: &str) -> Option<
         skip("this user may not make a namespace of processes");
         return None;
     }
-    let run =
-        format!("{before}; exec leasehold run --lease 600 --grace {grace} k -- sh -c 'echo ready; sleep 600; true'");
+    let command = "sleep 600 & echo ready; exec sleep 600";
+    let run = format!("{before}; exec leasehold run --lease 600 --grace {grace} k -- sh -c '{command}'");
     let running = Running::start(&mut in_it(&run));
     assert_eq!(running.line().as_deref(), Some("ready"));
     Some(running)
