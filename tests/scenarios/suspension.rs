@@ -245,6 +245,23 @@ fn p_twenty_suspensions_leave_nothing_behind() {
     });
 }
 
+/// The answer says that the holder is there. It is on its way while the holder leaves.
+#[test]
+fn p_whoever_asks_while_the_holder_leaves_waits_for_nobody() {
+    everywhere(async |world| {
+        for leaves_after_ms in [1, 9, 11, 19] {
+            let (one, two) = (world.dark_tab(), slow(world, 10));
+            let _held = one.leases.lock("k").acquire().await.unwrap();
+            let mut wait = Box::pin(two.lock("k").acquire());
+            assert!(world.within(ms(leaves_after_ms), &mut wait).await.is_none());
+            freeze(&one);
+            let guard = world.within(ms(60), wait).await;
+            let guard = guard.unwrap_or_else(|| panic!("it waits for who left after {leaves_after_ms} ms"));
+            guard.unwrap().release().await.unwrap();
+        }
+    });
+}
+
 /// The platform may stop a context while it closes.
 #[test]
 fn p_who_is_suspended_while_it_closes_is_gone_at_once() {

@@ -246,10 +246,13 @@ impl Machine {
         }
     }
 
-    /// A session has ended itself. The requests right behind it look, and find it gone.
-    pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
-        let mut slots = self.cohorts.waiting();
-        slots.retain(|slot| self.cohorts.nearest(slot).iter().any(|neighbour| neighbour.session == gone));
-        self.look_at_each(&slots, now);
+    /// These sessions have ended themselves. The requests right behind them look, and find them gone.
+    // Protocol: docs/protocol.md#s14.
+    pub(super) fn look_past(&mut self, gone: &[SessionId], now: Monotonic) {
+        if !gone.is_empty() {
+            let is_behind = |cohort: &Cohort| cohort.ahead.nearest().iter().any(|near| gone.contains(&near.session));
+            let slots = self.cohorts.pick(None, &|_, cohort| cohort.waits() && is_behind(cohort));
+            self.look_at_each(&slots, now);
+        }
     }
 }

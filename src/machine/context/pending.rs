@@ -200,6 +200,9 @@ pub(super) struct Transaction {
     pub(super) limit: Monotonic,
     /// The keys whose records are to be deleted.
     pub(super) forgets: Vec<Key>,
+    /// The sessions that have ended themselves since it was sent, as messages said. Its answer may still name them, because it may have run
+    /// before.
+    pub(super) gone: Vec<SessionId>,
 }
 
 impl Transaction {

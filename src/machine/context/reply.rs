@@ -68,6 +68,7 @@ impl Machine {
             }
             self.operation_answered(operation, &answer.outcome, transaction.sent, now);
         }
+        self.look_past(&transaction.gone, now);
     }
 
     /// If the store was wiped, nothing from before counts any more.
@@ -462,7 +463,10 @@ impl Machine {
             Body::Stolen { holder, token } if holder == me => self.grant_was_stolen(key, token, now),
             Body::Freed { asker } if asker == me => self.look_again_at(key, now),
             Body::InUse { asker } if asker == me => self.conclude_busy(key, now),
-            Body::Gone { holder } => self.look_past(holder, now),
+            Body::Gone { holder } => {
+                self.store_queue.note_gone(holder);
+                self.look_past(&[holder], now);
+            }
             // It concerns another session.
             Body::Granted { .. }
             | Body::Wanted { .. }

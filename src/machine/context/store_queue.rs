@@ -136,6 +136,13 @@ impl StoreQueue {
         self.transaction.as_ref()
     }
 
+    /// Notes that a session has ended itself, which the transaction in flight may not have seen.
+    pub(super) fn note_gone(&mut self, session: SessionId) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.gone.push(session);
+        }
+    }
+
     /// Takes the transaction with this number, and whether it was overdue.
     pub(super) fn land(&mut self, id: u64) -> Option<(Transaction, bool)> {
         if let Some(transaction) = self.transaction.take_if(|transaction| transaction.sent.transaction == id) {

@@ -341,6 +341,43 @@ fn s14_only_who_stood_right_behind_the_gone_asks() {
     assert_eq!(script.actions(), [Action::Look]);
 }
 
+/// The answer may come from a transaction that ran before the session was deleted.
+#[test]
+fn s14_an_answer_that_names_a_session_that_has_left_meanwhile_is_checked() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let (id, _) = script.sent();
+    assert_eq!(script.signal(Body::Gone { holder: OTHER }), [], "one transaction at a time");
+    script.reply(id, [ahead(&[(OTHER, Entry::Grant(Token(64)))])]);
+    assert_eq!(script.actions(), [Action::Look]);
+}
+
+#[test]
+fn s14_an_answer_to_a_look_is_checked_too() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.signal(Body::Gone { holder: OTHER });
+    let (id, _) = script.sent();
+    script.signal(Body::Gone { holder: STRANGER });
+    let ahead = [Sighting { holder: STRANGER, ..seen(1, false) }].into();
+    script.reply(id, [Outcome::Looked { requests: [request].into(), last_token: Token(100), ahead }]);
+    assert_eq!(script.actions(), [Action::Look]);
+}
+
+#[test]
+fn s14_a_session_that_left_is_remembered_until_the_next_answer_only() {
+    let behind = |session| ahead(&[(session, Entry::Grant(Token(64)))]);
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let (id, _) = script.sent();
+    script.signal(Body::Gone { holder: STRANGER });
+    script.reply(id, [behind(OTHER)]);
+    assert!(!script.is_sent(), "it does not stand ahead");
+    script.signal(Body::Gone { holder: OTHER });
+    script.answer([behind(STRANGER)]);
+    assert!(!script.is_sent(), "this answer was read afterwards");
+}
+
 /// Anybody of the origin can say it.
 #[test]
 fn s14_a_forged_word_that_somebody_is_gone_does_no_harm() {

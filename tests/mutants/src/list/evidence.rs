@@ -102,9 +102,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("suspension::p_several_waiters"),
         &[edit(
             REPLY,
-            "            Body::Gone { holder } => self.look_past(holder, now),\n",
-            "            Body::Gone { .. } => {}\n",
+            "                self.look_past(&[holder], now);\n",
+            "",
         )],
+    ),
+    Mutant::new(
+        "S14",
+        "an answer from before a session left is the last word about it",
+        Scenario("suspension::p_whoever_asks_while"),
+        &[edit(REPLY, "        self.look_past(&transaction.gone, now);\n", "")],
     ),
     Mutant::new(
         "liveness",
