@@ -39,8 +39,8 @@ pub enum AcquireError {
     /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
     /// Another holder or guard upgrades this key, or has upgraded it. If another holder that shares the key upgrades, it waits until this
-    /// guard is released: release it, and acquire the key again. So does a guard of an exclusive lease that other guards of its manager
-    /// have joined. If an earlier call of `upgrade` on this guard or on a clone is under way, await that call.
+    /// guard is released: release it, and acquire the key again. Do the same if the lease is already exclusive, and other guards of its
+    /// manager have joined it. If an earlier call of `upgrade` on this guard or on a clone is under way, await that call.
     UpgradeConflict {
         /// The key.
         key: String,

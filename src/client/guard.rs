@@ -239,8 +239,8 @@ impl LeaseGuard {
     /// live, only this handle is released, at once; the last clone releases the lease.
     ///
     /// # Errors
-    /// [`StoreError`] if the store has not answered when a lease and its margin have passed and the last attempt has ended: after a lease and
-    /// two store time-outs at the latest. Then the lease expires by itself. A loss is no error.
+    /// [`StoreError`] if the store does not answer within a lease and its margin. The error comes when the last attempt has ended, after a
+    /// lease and two store time-outs at the latest. Then the lease expires by itself. A loss is no error.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.

@@ -33,12 +33,12 @@ pub enum OnLoss {
     /// The work goes on. It can check its guard, and [`Ran::lost`](crate::Ran::lost) reports the loss afterwards.
     #[default]
     Notify,
-    /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
-    /// twentieth of the lease (at least 50 ms); the error then reports the lease as lost, with the reason
-    /// [`Expired`](crate::LostReason::Expired). So the work ends before another context is granted the lease, with three exceptions: the lease
-    /// is [stolen](LeaseRequest::steal); the store's beacons end with a connection, as those over PostgreSQL do; or this context was frozen
-    /// for longer than the lease: another may then hold it before the work is dropped, but the work is not polled again before the store has
-    /// confirmed the lease.
+    /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a twentieth
+    /// of the lease (at least 50 ms); the error then reports the lease as lost, with the reason [`Expired`](crate::LostReason::Expired).
+    /// So, as long as the store loses nothing, the work ends before another context is granted the lease, unless the lease is
+    /// [stolen](LeaseRequest::steal), a connection that carries this context's beacon ends (PostgreSQL), or this context was frozen for
+    /// longer than the lease. Then another may hold it first. After a freeze, the work is not polled again before the store has confirmed
+    /// the lease.
     Abort,
 }
 

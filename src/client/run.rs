@@ -146,11 +146,11 @@ impl LeaseRequest {
     /// `elect` releases the lead and returns what the work returned. But a clone of the guard that escapes the work keeps the key, which is
     /// free when the last clone is released or dropped.
     ///
-    /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
-    /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
-    /// dropped, with three exceptions: after a [theft](LeaseRequest::steal); if the store's beacons end with a connection, as those over
-    /// PostgreSQL do; and if this context was frozen for longer than the lease: then its work is not polled again before the store has
-    /// confirmed the lease. `elect` campaigns again as soon as the store answers.
+    /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and the store
+    /// does not answer within a twentieth of the lease (at least 50 ms). As long as the store loses nothing, no other context leads before
+    /// the work is dropped, unless the lead is [stolen](LeaseRequest::steal), a connection that carries this context's beacon ends
+    /// (PostgreSQL), or this context was frozen for longer than the lease. After a freeze, the work is not polled again before the store
+    /// has confirmed the lease. `elect` campaigns again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow from the scope of the call, as `async |lease| …` does. If the work must own what it
     /// captures, clone that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.

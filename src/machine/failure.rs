@@ -80,7 +80,7 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
-    /// The same failure, if an earlier attempt may also have taken effect.
+    /// The same failure. If an earlier attempt may have been applied, the request may be, too: its outcome is unknown.
     pub(crate) fn after(&self, may_be_applied: bool) -> Self {
         let applied = if may_be_applied { Applied::Unknown } else { self.applied };
         Self { applied, ..self.clone() }

@@ -71,8 +71,8 @@ fn what_the_command_has_started_is_killed_too() {
     ended(running, "another process stole it");
 }
 
-/// A leasehold that is the first process of a container, where what its command left behind becomes a zombie: leasehold adopts it, but reaps
-/// only the command, a `sleep`, which reaps nothing itself. `None` if none can be made. The lines of shell come first.
+/// A leasehold that is the first process of a container. It adopts what its command leaves behind, but reaps only the command (a `sleep`,
+/// which reaps nothing), so the rest become zombies. `None` if no container can be made. The lines of shell come first.
 #[cfg(target_os = "linux")]
 fn first_in_a_container(scratch: &Scratch, before: &str, grace: &str) -> Option<Running> {
     let contained = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"];

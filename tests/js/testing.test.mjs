@@ -207,7 +207,7 @@ test("the wall clock may jump: leases do not mind", async () => {
   await leases.close();
 });
 
-test("a question that the store refuses for good costs a lease only if the heartbeat alone is refused, too", async () => {
+test("an operation that the store refuses for good costs a lease only if the heartbeat alone is refused, too", async () => {
   for (const [fault, times, reason] of [["refuse", 1], ["loseReply", 1], ["fail", 1], ["fail", 2, "StoreFailed"]]) {
     for (const ask of [(lease) => lease.verify(), (lease) => lease.extend(60_000)]) {
       const store = new FaultyStore();

@@ -157,7 +157,7 @@ impl Signals for Busy {
     fn unwatch(&self, _: u64) {}
 }
 
-/// A manager in memory that a thread of this process works for, and will for ever.
+/// A manager in memory whose work a thread of this process has begun, and never ends.
 fn at_work() -> LeaseManager {
     let busy = Busy::default();
     let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).signals(busy.clone()).build().unwrap();
@@ -236,7 +236,7 @@ fn a_forked_copy_of_a_manager_leaves_the_beacon_of_its_parent_alone() {
     assert_eq!(
         parent.hear(),
         "true true",
-        "a copy of a store in memory is a store of its own, whose threads are the parent's"
+        "a copy of a store in memory works, although the thread at work is the parent's"
     );
     assert_eq!(parent.hear(), "Ok(())", "the thread of the store, and the connections to a server, are the parent's");
     assert_eq!(parent.ask("end"), "nothing has changed");

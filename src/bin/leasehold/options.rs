@@ -355,8 +355,8 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
         format!("leasehold {} --help", first.display())
     } else {
         let is_unknown = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
-        if is_unknown && is_option_of_an_order(error) {
-            words.push("(write options after the command, as in leasehold list --store URL)");
+        if is_unknown && is_option_of_a_subcommand(error) {
+            words.push("(write options after the subcommand, as in leasehold list --store URL)");
         } else if is_unknown && first != "help" {
             words.push("(to run a command under a lease, write leasehold run [OPTIONS] KEY COMMAND...)");
         }
@@ -365,8 +365,8 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     Err(Failure::new(USAGE, format!("{}; {help} shows what there is", words.join(" "))))
 }
 
-/// Whether the argument that is not known here is an option of some command.
-fn is_option_of_an_order(error: &clap::Error) -> bool {
+/// Whether the argument that is not known here is an option of some subcommand.
+fn is_option_of_a_subcommand(error: &clap::Error) -> bool {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return false };
     let is_that = |argument: &clap::Arg| {
         argument.get_long().zip(word.strip_prefix("--")).is_some_and(|(long, word)| long == word)

@@ -17,8 +17,8 @@ impl LeaseGuard {
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for ever. Release the
     /// guard, so that the other holder can continue. The error is the same if the lease is already exclusive and other guards of this
-    /// manager have joined it, or if an earlier upgrade of this guard or of a clone is under way. [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this guard was released, and the
-    /// store's error if the store fails.
+    /// manager have joined it, or if an earlier upgrade of this guard or of a clone is under way. [`AcquireError::Lost`] if the lease is
+    /// lost, [`AcquireError::Released`] if this guard was released, and the store's error if the store fails.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the lease shared.

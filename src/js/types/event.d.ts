@@ -29,9 +29,10 @@ export class LeaseEvent extends Event {
 
 /**
  * The events of a {@link LeaseManager}. Each lease emits one `granted`, then any number of `suspect`, each followed by `certain` unless the
- * lease ends first, then one `lost` or `released`. A lease that cannot be renewed is `suspect` before it is `lost`. It is `lost` without
- * having been `suspect` if it is stolen, if the page is suspended or the manager closed, if its release finds that it is gone or gets no answer, if the store fails for good (`StoreFailed`) or is full
- * (`StoreFull`), if it reaches its `maxHoldMs`, or if it expires without `autoRenew`.
+ * lease ends first, then one `lost` or `released`. A lease that cannot be renewed is `suspect` before it is `lost`. Any lease is `lost`
+ * without having been `suspect` if it is stolen, if the page is suspended or the manager closed, if its release finds that it is gone or
+ * gets no answer, if the store fails for good (`StoreFailed`) or is full (`StoreFull`), if it reaches its `maxHoldMs`, or if it expires
+ * without `autoRenew`.
  */
 export interface LeaseManagerEventMap {
   /**

@@ -99,9 +99,9 @@ export class Lease {
 
   /**
    * Turns a shared lease into an exclusive one: waits until all others who share the key have released it, ahead of everybody in the queue.
-   * Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it is, unless another lease
-   * of this manager has joined it. If the lease was
-   * requested with `share: true`, later shared requests of this manager that also set it join the lease even after the upgrade.
+   * Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it is; if another lease of this
+   * manager has joined it, the call rejects. If the lease was requested with `share: true`, later shared requests of this manager that also
+   * set it join the lease even after the upgrade.
    *
    * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
    * fails.
@@ -112,7 +112,8 @@ export class Lease {
    *
    * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for ever.
    * {@link release} this lease, so that the other holder can continue. The code is the same if another lease of this manager has joined this
-   * one, which is already exclusive; and if an earlier `upgrade()` of this lease is still under way: await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
+   * one, which is already exclusive; and if an earlier `upgrade()` of this lease is still under way: await that one. `LeaseLost`;
+   * `InvalidOptions`, `Closed`, `Quota`, `Store`.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { mode: "shared" });

@@ -332,20 +332,19 @@ export interface AttachOptions {
    */
   lingerMs?: number | undefined;
   /**
-   * Whether to hold a Web Lock as a sign of life. Without it, a dead holder is replaced when it has been silent for as long as its lease,
+   * Whether to hold a Web Lock as a sign of life. Without it, a dead holder is replaced when it has been silent for a lease and its margin,
    * instead of at once. The default is `true`.
    */
   beacon?: boolean | undefined;
   /**
-   * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it
-   * takes over the leases of the dead context of that name: at once if that context had a Web Lock, else when it has been silent for as
-   * long as its lease, as with any other dead holder.
+   * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it takes over the
+   * leases of the dead context of that name: at once if that context had a Web Lock, else when that context has been silent for a lease and
+   * its margin, as with any other dead holder.
    *
    * While another context of that name lives, requests for the keys that it holds are refused as `InstanceInUse`: after 250 ms if that
-   * context has a Web Lock, so that a reload has time to take over, else once this context has seen a heartbeat of that one,
-   * which takes up to two heartbeats. Without a Web Lock, {@link LeaseManager.tryAcquire} does not wait for
-   * that heartbeat: it resolves with `null`. Leave `instance`
-   * out in tabs: a user can duplicate a tab, and both would have the same name.
+   * context has a Web Lock, so that a reload has time to take over, else once this context has seen a heartbeat of that one, which takes up
+   * to two heartbeats. Without a Web Lock, {@link LeaseManager.tryAcquire} does not wait for that heartbeat: it resolves with `null`. Leave
+   * `instance` out in tabs: a user can duplicate a tab, and both would have the same name.
    */
   instance?: string | undefined;
   /**

@@ -59,7 +59,7 @@ pub(super) struct Seeking {
     pub(super) last_token: Token,
     /// Whether an earlier attempt failed.
     pub(super) retried: bool,
-    /// Whether an earlier attempt may have been applied, which the errors of later ones do not tell.
+    /// Whether an earlier attempt may have been applied, which the errors of later ones do not show.
     pub(super) may_be_applied: bool,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,

@@ -200,7 +200,7 @@ pub(super) struct Transaction {
     pub(super) limit: Monotonic,
     /// The keys whose records are to be deleted.
     pub(super) forgets: Vec<Key>,
-    /// The sessions that have ended themselves since it was sent, as messages said. Its answer may still name them, because it may have run
+    /// Sessions that have ended themselves, as messages said after it was sent. Its answer may still name them, because it may have run
     /// before.
     pub(super) gone: Vec<SessionId>,
 }

@@ -148,7 +148,7 @@ impl Machine {
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
             }
-            // Then the heartbeat may succeed without the operations. If it does not, its own error will tell.
+            // The operations may be to blame. So the heartbeat is sent again alone, and judged by its own error.
             let blames_others = !error.retry || matches!(error.kind, StoreErrorKind::TooLarge | StoreErrorKind::Locked);
             if transaction.lease_ms.is_some() && blames_others && transaction.load() > 0 {
                 self.session.beat_by_itself();
@@ -265,7 +265,7 @@ impl Machine {
             };
             let (is_used, request) = (!held.users.is_empty(), held.request);
             let may_still_be_confirmed = !is_used && now.since(held.tenure_since) < lease_ms;
-            // A lease without users was granted to those who wait here, as far as this context heard.
+            // If nobody uses the lease, a message reported the grant, and it is for the requests that wait here.
             let error = &error.after(!is_used);
             if may_still_be_confirmed || self.keep_turns_with_limit(slot, error) {
                 continue;

@@ -78,7 +78,8 @@ impl Machine {
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
-        let transaction = Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets, gone: Vec::new() };
+        let transaction =
+            Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets, gone: Vec::new() };
         self.store_queue.note_sent(transaction);
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {

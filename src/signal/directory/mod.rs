@@ -140,8 +140,8 @@ impl DirectorySignals {
         beacon::is_seen(&self.directory, session)
     }
 
-    /// If the directory cannot be made, no file can be made in it, and no beacon stands. The directory around it is not made: if that was
-    /// moved or unmounted, a new one would hide that, and a new store in it would exclude nobody who uses the old one.
+    /// If the directory cannot be made, no file can be made in it, and no beacon stands. Its parent directory is not made: if the parent
+    /// was moved or unmounted, a new one would hide the move, and a new store in it would exclude nobody who uses the old one.
     fn make_directory(&self) {
         let mut known = self.rights.lock();
         if Rights::of(&self.directory).is_err() {

@@ -307,14 +307,14 @@ pub(super) fn before_commit(limit: Duration) -> StoreError {
     ))
 }
 
-/// The server names the first table that it missed.
+/// The server names the first table that it did not find.
 fn no_table(names: &Names, said: &str) -> String {
     let kind =
         ["record", "session"].into_iter().find(|kind| said.contains(&names.plain_table(kind))).unwrap_or("store");
     format!(
-        "the database has no table {} in the schema {:?}; if no program has used these leases yet, open the store by store::from_url, as the \
-         command line does, or call PostgresStore::migrate(), as a user that may create tables; if somebody renamed the table, give it its \
-         name back",
+        "the database has no table {} in the schema {:?}; if no program has used these leases yet, a user that may create tables must \
+         open the store by store::from_url or the command line, or call PostgresStore::migrate(); if somebody renamed the table, give it \
+         its name back",
         names.plain_table(kind),
         names.schema
     )

@@ -88,10 +88,10 @@ impl Slot {
 /// A connection that nobody used for this long is checked before use. Servers and proxies close idle connections, and after a write to a
 /// closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
-/// If it does not answer the check within half of the caller's time limit, it is given up: but not sooner than this, and not later than
-/// [`LONGEST_PATIENCE`]. To give up a distant server too soon costs more, because opening a connection takes several round trips.
+/// The check may take half of the caller's time limit, but at least this long, and at most [`LONGEST_PATIENCE`]. To open another connection
+/// to a distant server would take longer than to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Shorter than [`STANDS_STILL`], so that nobody takes the one who checks for one that has stalled.
+/// Shorter than [`STANDS_STILL`], so that a task that checks is not mistaken for one that has stalled.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(1_900);
 /// A task that has kept others from the connection for this long has probably stalled. If it is only slow, there are two connections for a
 /// moment.

@@ -85,7 +85,7 @@ impl LeaseFile {
                 let file = Self::over(connection, path, prefix)?;
                 file.read_first()?;
                 if before.is_some() && before == stands_at(path) {
-                    // A connection that keeps a log which somebody deleted keeps others from making a new one.
+                    // If somebody deletes the log, this connection must close: as long as it is open, others cannot make a new log.
                     let log = if matches!(way, Way::Still(_)) { [None; 2] } else { file.log_beside() };
                     return Ok(Some(Self { looks: Some(way), log, ..file }));
                 }
@@ -134,7 +134,7 @@ impl LeaseFile {
         Ok(file)
     }
 
-    /// Reads once: from then on, nobody who closes the file takes away the log and its index. Whoever closes it keeps it locked meanwhile.
+    /// Reads once: from then on, no process that closes the file deletes its log and index. While a process closes the file, it is locked.
     fn read_first(&self) -> Result<(), StoreError> {
         let read = || Ok(self.connection.query_row("PRAGMA schema_version", [], |_| Ok(()))?);
         worker::patiently(worker::clock() + OPENING, read).map_err(|trouble| self.error(trouble))

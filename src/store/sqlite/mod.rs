@@ -108,7 +108,8 @@ impl SqliteStore {
     }
 
     /// Opens the file only to look who holds its leases, or returns `None` if there are none under this prefix. The file must exist, and
-    /// may be another program's database. This changes nothing in it, leaves nothing beside it, and does not wait for who writes to it.
+    /// may be another program's database. This changes nothing in it, and leaves nothing beside it. It does not wait for writers, only, for
+    /// up to 5 s, for a process that is closing the file.
     ///
     /// A user who may only read the file can look, too. If nobody has the file open, and a process that ended without closing it has left
     /// changes in a log beside it (`<file>-wal`) without its index (`<file>-shm`), only a user who may write to the file can read them.
@@ -117,7 +118,7 @@ impl SqliteStore {
     /// lease: its transactions fail if they would write.
     ///
     /// # Errors
-    /// [`StoreError`] if the file cannot be opened or read, is not a database, or holds leases in a newer format.
+    /// [`StoreError`] if the file cannot be opened or read, is not a database, lacks some of its tables, or holds leases in a newer format.
     ///
     /// ```
     /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};

@@ -134,7 +134,7 @@ impl Machine {
                 continue;
             }
             let request = seeking.request;
-            // The place in the queue stands, and may have become a grant.
+            // The queue entry remains, and may have become a grant.
             let told = error.after(true);
             if cohort.held().is_some() {
                 self.give_up_upgrade(slot, &told, now);

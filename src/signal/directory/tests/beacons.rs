@@ -27,7 +27,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(2_500);
 
 /// The directory of the database was moved, or its file system unmounted. A new database in a new one would exclude nobody.
 #[test]
-fn a_directory_that_is_gone_with_the_one_around_it_is_not_made_again() {
+fn a_directory_whose_parent_is_gone_is_not_made_again() {
     let scratch = Scratch::new();
     let around = scratch.0.join("around");
     let signals = DirectorySignals::new(around.join("leases.db-leasehold.d"));
