@@ -64,7 +64,7 @@ export function deleteDatabase(name) {
     let why = "the browser did not answer";
     const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
     const timer = setTimeout(fail, DELETE_LIMIT_MS);
-    request.onblocked = () => (why = "another connection to it is open; close it, or its tab, maybe a frozen one");
+    request.onblocked = () => (why = "another connection to it is open; close it, or its (maybe frozen) tab");
     request.onsuccess = request.onerror = ({ type }) => {
       clearTimeout(timer);
       if (type === "success") return resolve(undefined);

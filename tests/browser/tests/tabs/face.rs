@@ -199,7 +199,7 @@ pub async fn leases_are_deleted_when_nobody_holds_any(world: &World) -> anyhow::
             continue;
         }
         ensure!(
-            blocked["code"] == "Store" && message.contains("leasehold:tests") && message.contains("close it, or its tab"),
+            blocked["code"] == "Store" && message.contains("leasehold:tests") && message.contains("close it, or its"),
             "blocked, it says {blocked}"
         );
         break;
