@@ -37,6 +37,7 @@ fn a_url_that_cannot_be_used_is_told_before_anything_is_opened() {
         for (url, words) in [
             ("nonsense", ["cannot be read", "postgres://user@host/database"]),
             ("postgres://u:hunter2@h/d?sslmode=require", ["encrypted connection", "PostgresStoreBuilder::tls"]),
+            ("postgres://u:hunter2@h/d?target_session_attrs=primary", ["target_session_attrs", "=read-write"]),
             ("postgres://u:hunter2@h/d?sslmode=verify-full", ["store-postgres-tls", "PostgresStoreBuilder::tls"]),
             ("postgres://u:hunter2@h/d?colour=red", ["colour", "cannot be read"]),
             ("postgres:///d?user=u", ["is incomplete", "postgres://user:password@host/database"]),

@@ -61,15 +61,14 @@ export function deleteDatabase(name) {
   const database = `leasehold:${name}`;
   return new Promise((resolve, reject) => {
     const request = indexedDB.deleteDatabase(database);
-    let why = "the browser did not answer";
-    const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
-    const timer = setTimeout(fail, DELETE_LIMIT_MS);
-    request.onblocked = () => (why = "another connection to it is open; close it, or its (maybe frozen) tab");
+    const fail = (why) => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
+    // For a tab that is frozen, Chromium does not even say that the deletion is blocked.
+    const open = "another connection to it may be open; close it, or close that tab, which may be frozen";
+    const timer = setTimeout(fail, DELETE_LIMIT_MS, open);
     request.onsuccess = request.onerror = ({ type }) => {
       clearTimeout(timer);
-      if (type === "success") return resolve(undefined);
-      why = String(request.error);
-      fail();
+      if (type === "success") resolve(undefined);
+      else fail(request.error);
     };
   });
 }

@@ -222,6 +222,11 @@ pub(super) trait Lender: Send + Sync {
     /// Closes idle connections: they are cut, or will be. The application's pool looks after its own.
     fn forget_idle(&self) {}
 
+    /// Does the same, because the server does not answer. If the URL names several, the next connection leads to another one if possible.
+    fn forget_server(&self) {
+        self.forget_idle();
+    }
+
     /// Another handle of the same connections.
     fn share(&self) {}
 

@@ -71,7 +71,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 ///
 /// * **Durability.** A lease is on the server's disk before it is granted, whatever the default of `synchronous_commit` is. If the
 ///   server has synchronous replicas, declare it with [`PostgresStoreBuilder::durability`]. If an asynchronous replica is promoted, it
-///   may lack the last transactions, so that a lease or a token is granted twice.
+///   may lack the last transactions, so that a lease or a token is granted twice. The guide *Beyond one process* says more of replicas.
 /// * **Clock.** The server's clock is not used: a waiter replaces a holder if it has seen no heartbeat for a lease and a tenth.
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].

@@ -1,9 +1,11 @@
 //! Servers that die, come back, or stand in for another one.
 
+use std::time::Duration;
+
 use leasehold::store::{PostgresStore, Store};
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::{ask, is_granted, manager, on_own_server};
+use super::{ask, ask_within, is_granted, manager, on_own_server};
 use crate::{
     outage,
     server::{PATIENCE, Place, Server},
@@ -107,5 +109,21 @@ fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_f
         assert!(error.retry && error.message.contains("28000"), "{error}");
         primary.restart();
         assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
+
+/// A holder must renew its lease before that runs out. The first host goes on accepting connections, and says nothing.
+#[test]
+fn a_host_that_hangs_is_passed_over_by_the_next_transaction() {
+    on_own_server(async |server, place| {
+        let proxy = place.proxy();
+        let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", proxy.port, server.port);
+        let store = Place { url, prefix: "leasehold".into() }.store().await;
+        ask(&store, 1).await.unwrap();
+        proxy.fall_silent();
+        let error = ask_within(Duration::from_secs(1), "k", &store, 1).await.unwrap_err();
+        assert!(error.message.contains("within 1000 ms"), "{error}");
+        // To ask the first host again would take 5 s.
+        ask_within(Duration::from_secs(4), "k", &store, 1).await.unwrap();
     });
 }

@@ -126,7 +126,7 @@ impl Work {
         }
         // A server that can be reached would have reported by now that its own, shorter limits had passed. So this server may be out of
         // reach on the idle connections, too.
-        place.lending.lender().forget_idle();
+        place.lending.lender().forget_server();
         // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
         Err(if committing.load(Ordering::Relaxed) {
             StoreError::unknown("the server did not answer the commit in time")

@@ -288,11 +288,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule k",
         "a manager that steals again what it has stolen and released takes itself for robbed",
         Scenario("stale::a_manager_steals_again"),
-        &[edit(
-            "src/machine/context/passing.rs",
-            "(self.lingers_until, self.stolen) = (None, false);",
-            "self.lingers_until = None;",
-        )],
+        // Either place is enough for a thief that comes after a release.
+        &[
+            edit(
+                "src/machine/context/passing.rs",
+                "(self.lingers_until, self.stolen) = (None, false);",
+                "self.lingers_until = None;",
+            ),
+            edit("src/machine/context/cohort.rs", "            held.stolen = false;\n", "            let _ = held;\n"),
+        ],
     ),
     Mutant::new(
         "S11",

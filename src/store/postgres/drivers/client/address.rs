@@ -113,6 +113,8 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
                 .into()
         } else if said.contains("sslmode") {
             "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one".into()
+        } else if said.contains("target_session_attrs") {
+            "write target_session_attrs=read-write to pass over read replicas".into()
         } else if url.rsplit_once('?').is_some_and(|(_, query)| query.contains('@')) {
             "percent-encode each @ as %40 and each ? as %3F in the user, the password and the parameters".into()
         } else {

@@ -61,8 +61,10 @@ pub(in super::super) struct Dial {
     config: Config,
     connector: Shared<dyn Connector>,
     runtime: Handle,
-    /// Which of several hosts to ask first. It is the first one listed, unless the caller gave up on the last attempt.
+    /// Which of several hosts to ask first. It is the first one listed, unless the caller gave up on the last attempt, or on the server.
     turn: Arc<AtomicUsize>,
+    /// The host that accepted the latest connection.
+    latest: Arc<AtomicUsize>,
 }
 
 /// Notes the host to ask first once the attempt is over. Until then attempts beside it begin as it did.
@@ -122,7 +124,15 @@ where
 
 impl Dial {
     pub(in super::super) fn new(config: Config, connector: Shared<dyn Connector>, runtime: Handle) -> Self {
-        Self { config, connector, runtime, turn: Arc::default() }
+        Self { config, connector, runtime, turn: Arc::default(), latest: Arc::default() }
+    }
+
+    /// The host of the latest connection may hang, as a machine that is about to be replaced does: the next attempt begins with the one
+    /// after it.
+    pub(super) fn pass_over(&self) {
+        if let Some(many) = several(&self.config) {
+            self.turn.store((self.latest.load(Relaxed) + 1) % many, Relaxed);
+        }
     }
 
     /// Where the servers should be, for an error message.
@@ -174,6 +184,7 @@ impl Dial {
             let error = match timeout(limit, opening).await {
                 Ok(Ok(opened)) => {
                     next.host = 0;
+                    self.latest.store(at, Relaxed);
                     return Ok(opened);
                 }
                 Ok(Err(error)) => Some(self.refused(&error)),

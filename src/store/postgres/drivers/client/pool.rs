@@ -78,6 +78,11 @@ impl Lender for Pool {
         self.idle.lock().clear();
     }
 
+    fn forget_server(&self) {
+        self.forget_idle();
+        self.dial.pass_over();
+    }
+
     fn share(&self) {
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
