@@ -434,3 +434,35 @@ async fn a_server_that_is_busy_with_a_script_is_told_as_such_by_a_new_connection
     let _: String = server.ask(&["SCRIPT", "KILL"]);
     script.join().unwrap();
 }
+
+/// One of four callers is cancelled, or has a limit shorter than a round trip. To connect anew would take several round trips.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_goes_costs_nobody_the_connection_to_a_distant_server() {
+    let Some(server) = shared() else { return };
+    for is_cancelled in [true, false] {
+        let (proxy, store) = through_a_proxy(server, &format!("goes {is_cancelled}")).await;
+        proxy.delay(Way::ToServer, Duration::from_millis(1_400));
+        let store = Arc::new(store);
+        for round in 0..2 {
+            tokio::time::sleep(Duration::from_millis(2_100)).await;
+            let goes = Arc::clone(&store);
+            let goes = tokio::spawn(async move {
+                let limit = Duration::from_secs(if is_cancelled { 5 } else { 1 });
+                let asked = goes.transact(look(100 + round * 100), now(), limit);
+                timeout(Duration::from_millis(if is_cancelled { 700 } else { 5_000 }), asked)
+                    .await
+                    .is_ok_and(|said| said.is_ok())
+            });
+            let others = (1..4).map(|number| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    store.transact(look(100 + number + round * 100), now(), Duration::from_secs(5)).await.map(drop)
+                })
+            });
+            for answer in futures::future::join_all(others).await {
+                answer.unwrap().unwrap();
+            }
+            assert!(!goes.await.unwrap(), "it has gone");
+        }
+    }
+}

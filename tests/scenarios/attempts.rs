@@ -234,3 +234,56 @@ fn a_release_that_is_refused_for_good_costs_no_other_lease() {
         });
     }
 }
+
+/// Guards that end together are released in one transaction.
+#[test]
+fn a_release_that_is_refused_for_good_delays_no_other_for_long() {
+    for many in [10, 100] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let other = world.tab();
+            let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).chain(["bad".into()]).collect();
+            let mut guards = Vec::new();
+            for key in &keys {
+                guards.push(leases.lock(key).acquire().await.unwrap());
+            }
+            store.judge(|batch| {
+                let releases = |action: &Action| matches!(action, Action::Release { .. });
+                let is_bad = batch.operations.iter().any(|ask| ask.key.as_str() == "bad" && releases(&ask.action));
+                if is_bad { RefusedForGood } else { Answered }
+            });
+            drop(guards);
+            let start = world.now();
+            for key in &keys[..many] {
+                drop(world.within(secs(60), other.leases.lock(key).acquire()).await.expect("it is free").unwrap());
+            }
+            assert!(world.ms_since(start) < 10_000, "{many} others are free after {} ms", world.ms_since(start));
+        });
+    }
+}
+
+/// The store fails once, and then refuses everything for good, so the session is lost and the request asks anew.
+#[test]
+fn an_error_does_not_deny_the_place_of_a_waiter_whose_session_is_lost() {
+    for clock in [StoreClock::Trusted, StoreClock::Observed] {
+        for seed in 0..20 {
+            let world = World::with_clock(seed, clock);
+            world.run(async {
+                let holder = world.dark_tab();
+                let (leases, store) = Judged::over(&world);
+                let guard = holder.leases.lock("k").acquire().await.unwrap();
+                let mut waits = Box::pin(leases.lock("k").acquire());
+                assert!(world.within(secs(3), &mut waits).await.is_none());
+                let mut was_asked = false;
+                store.judge(move |_| if core::mem::replace(&mut was_asked, true) { RefusedForGood } else { Refused });
+                let told = world.within(secs(120), waits).await.expect("it is told");
+                guard.release().await.unwrap();
+                let holders = holder.leases.status("k").await.unwrap().holders;
+                assert!(
+                    applied(told) == Applied::Unknown || holders.is_empty(),
+                    "seed {seed}: it is granted the lease"
+                );
+            });
+        }
+    }
+}

@@ -143,3 +143,29 @@ async fn files_that_were_replaced_do_not_stay_open() {
     fs::remove_dir_all(&directory).unwrap();
     assert!(open.len() < 5, "{open:?}");
 }
+
+/// The tables are made in one transaction, and looked for by several questions.
+#[test]
+fn who_looks_while_another_program_makes_the_tables_misses_none() {
+    let directory = std::env::temp_dir().join(format!("leasehold-made-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("app.db");
+    let app = rusqlite::Connection::open(&path).unwrap();
+    app.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE notes (id INTEGER); INSERT INTO notes VALUES (1)")
+        .unwrap();
+    for round in 0..200 {
+        let (prefix, is_made) = (format!("p{round}"), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_micros(round % 40 * 50));
+                drop(SqliteStore::open_with_prefix(&path, &prefix).unwrap());
+                is_made.store(true, Relaxed);
+            });
+            while !is_made.load(Relaxed) {
+                SqliteStore::open_read_only(&path, &prefix).unwrap();
+            }
+        });
+    }
+    drop(app);
+    fs::remove_dir_all(&directory).unwrap();
+}

@@ -369,7 +369,9 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
 fn is_option_of_a_subcommand(error: &clap::Error) -> bool {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return false };
     let is_that = |argument: &clap::Arg| {
-        argument.get_long().zip(word.strip_prefix("--")).is_some_and(|(long, word)| long == word)
+        let long = argument.get_long().into_iter().chain(argument.get_all_aliases().into_iter().flatten());
+        let short = argument.get_short().into_iter().chain(argument.get_all_short_aliases().into_iter().flatten());
+        long.map(|name| format!("--{name}")).chain(short.map(|name| format!("-{name}"))).any(|name| name == *word)
     };
-    Cli::command().get_subcommands().any(|order| order.get_arguments().any(is_that))
+    Cli::command().get_subcommands().any(|subcommand| subcommand.get_arguments().any(is_that))
 }

@@ -77,8 +77,7 @@ impl Machine {
     fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
         let request = self.next_request();
         let Some(cohort) = self.cohorts.change(slot) else { return debug_assert!(false, "{STAYS}") };
-        // The earlier request of this cohort may have been granted.
-        let may_be_applied = cohort.seeking().is_some_and(|before| before.may_be_applied);
+        let may_be_applied = cohort.may_have_been_granted();
         cohort.stage = Stage::Seeking(Seeking { may_be_applied, ..Seeking::new(request, way, wait, now) });
         self.end_linger_at(&slot.key, now);
     }

@@ -296,6 +296,15 @@ impl Cohort {
         self.turns.push(turn);
     }
 
+    /// Whether the store may have granted, or may still grant, an earlier request without anybody here having used its lease.
+    pub(super) fn may_have_been_granted(&self) -> bool {
+        match &self.stage {
+            Stage::Seeking(before) => before.queued || before.may_be_applied,
+            Stage::Held(held) => held.users.is_empty() && !held.lingers(),
+            Stage::Idle => false,
+        }
+    }
+
     /// Whether a theft was sent that the store may have applied.
     pub(super) fn may_have_stolen(&self) -> bool {
         self.held().is_some_and(Held::is_untold_theft) || self.seeking().is_some_and(|seeking| seeking.thefts > 0)

@@ -160,6 +160,11 @@ impl Cohorts {
         self.waiting.keys().cloned().collect()
     }
 
+    /// Whether any cohort waits in a queue.
+    pub(super) fn any_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Whether a cohort waits in a queue.
     pub(super) fn is_waiting(&self, slot: &Slot) -> bool {
         self.waiting.contains_key(slot)

@@ -39,6 +39,9 @@ impl Machine {
             Err(error) => self.failed(&transaction, &error, now),
         }
         self.transaction_is_over(id, done);
+        if done && transaction.operations.iter().any(PendingOperation::is_refused) {
+            self.store_queue.retry_next(now);
+        }
         // A context that waits keeps no buffer, because most contexts wait most of the time.
         let waits = |operation: &PendingOperation| self.cohorts.get(&operation.slot).is_some_and(Cohort::waits);
         if !transaction.operations.iter().any(waits) {
@@ -465,7 +468,10 @@ impl Machine {
             Body::InUse { asker } if asker == me => self.conclude_busy(key, now),
             Body::Gone { holder } => {
                 self.store_queue.note_gone(holder);
-                self.look_past(&[holder], now);
+                // A context that waits for nothing spends no time on those that leave.
+                if self.cohorts.any_waits() {
+                    self.look_past(&[holder], now);
+                }
             }
             // It concerns another session.
             Body::Granted { .. }

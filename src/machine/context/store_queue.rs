@@ -25,6 +25,10 @@ use search::sorted_slots;
 /// A queue that is longer than this is not searched for each request that is given up.
 const LONG: usize = 64;
 
+/// This many sessions that have ended themselves are remembered during a transaction. Who waits behind another one looks at its next
+/// heartbeat.
+const MOST_GONE: usize = 64;
+
 /// Late answers of this many transactions are still looked at.
 const REMEMBERED: usize = 4;
 
@@ -80,7 +84,7 @@ impl StoreQueue {
     }
 
     fn remember(&mut self, transaction: Transaction) {
-        self.overdue.push(transaction);
+        self.overdue.push(Transaction { gone: Vec::new(), ..transaction });
         if self.overdue.len() > REMEMBERED {
             self.overdue.remove(0);
         }
@@ -138,7 +142,10 @@ impl StoreQueue {
 
     /// Notes that a session has ended itself, which the transaction in flight may not have seen.
     pub(super) fn note_gone(&mut self, session: SessionId) {
-        if let Some(transaction) = &mut self.transaction {
+        if let Some(transaction) = &mut self.transaction
+            && transaction.gone.len() < MOST_GONE
+            && !transaction.gone.contains(&session)
+        {
             transaction.gone.push(session);
         }
     }
@@ -236,6 +243,11 @@ impl StoreQueue {
     /// Takes back the operations that were not sent yet and make sense in one session only.
     pub(super) fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
         self.take_unsent(&PendingOperation::needs_this_session)
+    }
+
+    /// The store has answered an operation that it refused before, so the next one does not wait for its time.
+    pub(super) fn retry_next(&mut self, now: Monotonic) {
+        self.retry_at = self.retry_at.map(|_| now);
     }
 
     /// Collects what still failed at this time, after [`collect_due`](Self::collect_due) has left some of it.

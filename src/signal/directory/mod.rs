@@ -65,13 +65,12 @@ use rights::Rights;
 /// the store. Don't delete the files of a process that is stopped, though, or of one that gets no time for seconds: it cannot look.
 ///
 /// # The directory
-/// It must be on a file system of this machine: a network file system may drop a lock while its process lives.
-/// It is made when it is first needed. If it cannot be made, or nothing can be made in it, there are neither messages nor beacons, and
-/// a dead holder is replaced after a lease of silence; nothing reports that.
-/// Whoever can write to it can forge messages, so give it the permissions of the store. Whatever the umask is, each file in it gets its
-/// permissions; its group, if the process is in that group; and its owner, if root makes the file. Sockets get these on Linux only:
-/// elsewhere, the umask decides who can send to them. A directory that somebody deletes while it is in use is made again for the same
-/// users.
+/// It must be on a file system of this machine: a network file system may drop a lock while its process lives. It is made when it is first
+/// needed, but not its parent directory. If it cannot be made, or nothing can be made in it, there are neither messages nor beacons, and a
+/// dead holder is replaced after a lease of silence; nothing reports that. Whoever can write to it can forge messages, so give it the
+/// permissions of the store. Whatever the umask is, each file in it gets its permissions; its group, if the process is in that group; and
+/// its owner, if root makes the file. Sockets get these on Linux only: elsewhere, the umask decides who can send to them. A directory that
+/// somebody deletes while it is in use is made again for the same users.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};

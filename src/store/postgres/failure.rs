@@ -309,8 +309,10 @@ pub(super) fn before_commit(limit: Duration) -> StoreError {
 
 /// The server names the first table that it did not find.
 fn no_table(names: &Names, said: &str) -> String {
-    let kind =
-        ["record", "session"].into_iter().find(|kind| said.contains(&names.plain_table(kind))).unwrap_or("store");
+    // The schema before a dot may have the name of another table.
+    let ends = |rest: &str| !rest.starts_with(|next: char| next == '.' || next == '_' || next.is_alphanumeric());
+    let is_named = |table: &str| said.match_indices(table).any(|(at, _)| ends(&said[at + table.len()..]));
+    let kind = ["record", "session"].into_iter().find(|kind| is_named(&names.plain_table(kind))).unwrap_or("store");
     format!(
         "the database has no table {} in the schema {:?}; if no program has used these leases yet, a user that may create tables must \
          open the store by store::from_url or the command line, or call PostgresStore::migrate(); if somebody renamed the table, give it \

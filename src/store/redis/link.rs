@@ -9,7 +9,11 @@ use std::{
     },
 };
 
-use futures::lock::{Mutex, OwnedMutexGuard};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+    lock::{Mutex, OwnedMutexGuard},
+};
 use redis::{Cmd, RedisError, RedisResult, Value, aio::PubSub};
 use tokio::time::{Instant, timeout};
 
@@ -39,33 +43,60 @@ pub(super) struct Link {
     importing: Slot,
     /// How many connections were opened so far.
     opened: AtomicU64,
+    /// The longest time limit of any transaction so far, in ms.
+    longest_ms: AtomicU64,
     closed: AtomicBool,
 }
 
 struct Kept {
     node: Node,
-    asked_at: Instant,
+    /// When it was used last; `None` if it must be checked before it is used again.
+    asked_at: Option<Instant>,
+    check: Option<Check>,
+}
+
+/// A question whether a connection still stands. Its answer counts for the next caller, too, if the first one does not wait for it.
+struct Check {
+    since: Instant,
+    answers: Shared<BoxFuture<'static, bool>>,
 }
 
 /// The place of one connection. Whoever opens the connection, or asks whether it still stands, locks the place meanwhile.
 #[derive(Default)]
-struct Slot(Lock<Arc<Mutex<Option<Kept>>>>);
+struct Slot(Lock<Arc<Place>>);
+
+#[derive(Default)]
+struct Place {
+    kept: Arc<Mutex<Option<Kept>>>,
+    /// When it was locked last.
+    locked_at: Lock<Option<Instant>>,
+}
+
+impl Place {
+    /// How long its task may still keep it locked.
+    fn left(&self) -> Duration {
+        let locked_for = self.locked_at.lock().map(|at| at.elapsed()).unwrap_or_default();
+        STANDS_STILL.saturating_sub(locked_for)
+    }
+}
 
 impl Slot {
-    fn current(&self) -> Arc<Mutex<Option<Kept>>> {
+    fn current(&self) -> Arc<Place> {
         Arc::clone(&self.0.lock())
     }
 
-    /// A task of a runtime that nobody drives any more may have locked the place. So nobody waits for the same place
-    /// for longer than [`STANDS_STILL`]: then an empty one replaces it.
+    /// A task of a runtime that nobody drives any more may have locked the place. So an empty place replaces one that the same task has
+    /// locked for [`STANDS_STILL`].
     async fn lock(&self) -> OwnedMutexGuard<Option<Kept>> {
         loop {
             let current = self.current();
-            if let Ok(kept) = timeout(STANDS_STILL, Arc::clone(&current).lock_owned()).await {
+            if let Ok(kept) = timeout(current.left(), Arc::clone(&current.kept).lock_owned()).await {
+                *current.locked_at.lock() = Some(Instant::now());
                 return kept;
             }
             let mut latest = self.0.lock();
-            if Arc::ptr_eq(&latest, &current) {
+            // Another task may have locked it meanwhile.
+            if Arc::ptr_eq(&latest, &current) && current.left().is_zero() {
                 *latest = Arc::default();
             }
         }
@@ -79,17 +110,48 @@ impl Slot {
 
     fn forget(&self) {
         // Whoever holds the lock is already opening a new one.
-        if let Some(mut kept) = self.current().try_lock() {
+        if let Some(mut kept) = self.current().kept.try_lock() {
             *kept = None;
         }
+    }
+
+    /// Has the connection checked before it is used again.
+    fn doubt(&self) {
+        if let Some(kept) = self.current().kept.try_lock().as_deref_mut().and_then(Option::as_mut) {
+            kept.asked_at = None;
+        }
+    }
+}
+
+impl Kept {
+    /// Whether the connection still stands. The server has this long to say so.
+    async fn stands(&mut self, patience: Duration) -> bool {
+        if self.asked_at.is_some_and(|at| at.elapsed() <= IDLE) {
+            return true;
+        }
+        // An answer of long ago says nothing of now.
+        self.check.take_if(|check| check.since.elapsed() > LONGEST_PATIENCE + IDLE);
+        let check = self.check.get_or_insert_with(|| Check::of(&self.node));
+        let left = patience.saturating_sub(check.since.elapsed());
+        let stands = timeout(left, check.answers.clone()).await.unwrap_or(false);
+        self.check = None;
+        stands
+    }
+}
+
+impl Check {
+    fn of(node: &Node) -> Self {
+        let mut connection = node.connection.clone();
+        let answers = async move { connection.send_packed_command(&redis::cmd("PING")).await.is_ok() };
+        Self { since: Instant::now(), answers: answers.boxed().shared() }
     }
 }
 
 /// A connection that nobody used for this long is checked before use. Servers and proxies close idle connections, and after a write to a
 /// closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
-/// The check may take half of the caller's time limit, but at least this long, and at most [`LONGEST_PATIENCE`]. To open another connection
-/// to a distant server would take longer than to wait.
+/// The check may take half of the longest time limit of any caller, but at least this long, and at most [`LONGEST_PATIENCE`]. To open another
+/// connection to a distant server would take longer than to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Shorter than [`STANDS_STILL`], so that a task that checks is not mistaken for one that has stalled.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(1_900);
@@ -98,11 +160,6 @@ const LONGEST_PATIENCE: Duration = Duration::from_millis(1_900);
 const STANDS_STILL: Duration = Duration::from_secs(2);
 /// How often the nodes of a cluster may redirect a command.
 const HOPS: usize = 5;
-
-tokio::task_local! {
-    /// How long the caller waits for what is under way.
-    static LIMIT: Duration;
-}
 
 impl Link {
     /// # Errors
@@ -116,6 +173,7 @@ impl Link {
             connection: Slot::default(),
             importing: Slot::default(),
             opened: AtomicU64::new(0),
+            longest_ms: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -217,7 +275,7 @@ impl Link {
     async fn node(&self, place: &Slot, wanted: Option<&str>) -> Result<Node, StoreError> {
         let mut kept = place.lock().await;
         self.check()?;
-        if let Some(node) = standing(&mut kept).await
+        if let Some(node) = standing(&mut kept, self.patience()).await
             && wanted.is_none_or(|address| *node.address == *address)
         {
             return Ok(node);
@@ -230,7 +288,7 @@ impl Link {
         self.check_settings(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock() = Arc::clone(&node.address);
-        *kept = Some(Kept { node: node.clone(), asked_at: Instant::now() });
+        *kept = Some(Kept { node: node.clone(), asked_at: Some(Instant::now()), check: None });
         Ok(node)
     }
 
@@ -275,6 +333,24 @@ impl Link {
         self.importing.forget();
     }
 
+    /// Notes the time limit of a transaction.
+    pub(super) fn note_limit(&self, limit: Duration) {
+        self.longest_ms.fetch_max(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn longest_limit(&self) -> Duration {
+        Duration::from_millis(self.longest_ms.load(Ordering::Relaxed))
+    }
+
+    fn patience(&self) -> Duration {
+        (self.longest_limit() / 2).clamp(PATIENCE, LONGEST_PATIENCE)
+    }
+
+    fn doubt(&self) {
+        self.connection.doubt();
+        self.importing.doubt();
+    }
+
     pub(super) fn close(&self) {
         // A task that locks a place after this finds the store closed.
         self.closed.store(true, Ordering::SeqCst);
@@ -302,10 +378,16 @@ impl Link {
         writing: &AtomicBool,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match timeout(limit, LIMIT.scope(limit, work)).await {
+        match timeout(limit, work).await {
             Ok(done) => done,
             Err(_) => {
-                self.forget();
+                // A caller with a short limit does not take the connection from one that waits for longer.
+                if limit < self.longest_limit() {
+                    self.doubt()
+                } else {
+                    self.forget()
+                }
+
                 if let (0, Some(server)) = (self.opened(), self.route.only_server()) {
                     return Err(failure::of_opening(server, limit));
                 }
@@ -325,18 +407,14 @@ async fn ask_importing(node: &mut Node, command: &Cmd) -> RedisResult<Value> {
 }
 
 /// The server of the kept connection, if the connection still stands.
-async fn standing(kept: &mut Option<Kept>) -> Option<Node> {
-    let Kept { node, asked_at } = kept.as_mut()?;
-    if asked_at.elapsed() > IDLE {
-        let patience = LIMIT.try_with(|limit| (*limit / 2).clamp(PATIENCE, LONGEST_PATIENCE)).unwrap_or(PATIENCE);
-        let answer = timeout(patience, node.connection.send_packed_command(&redis::cmd("PING"))).await;
-        if !matches!(answer, Ok(Ok(_))) {
-            *kept = None;
-            return None;
-        }
+async fn standing(kept: &mut Option<Kept>, patience: Duration) -> Option<Node> {
+    let connection = kept.as_mut()?;
+    if !connection.stands(patience).await {
+        *kept = None;
+        return None;
     }
-    *asked_at = Instant::now();
-    Some(node.clone())
+    connection.asked_at = Some(Instant::now());
+    Some(connection.node.clone())
 }
 
 impl fmt::Debug for Link {

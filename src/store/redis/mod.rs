@@ -287,6 +287,7 @@ impl Drop for Closing<'_> {
 impl Store for RedisStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.place.link.check()?;
+        self.place.link.note_limit(limit);
         let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
         let deadline = Instant::now() + limit;
         let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing, deadline)).await;

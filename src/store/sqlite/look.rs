@@ -153,7 +153,10 @@ fn first(path: &Path, tables: &Tables, ways: &[Way]) -> Result<Option<Seen>, Sto
         let look = || match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => Ok(None),
             Err(error) => Err(error.into()),
-            Ok(()) => tables.are_used(&connection).map(Some),
+            Ok(()) => {
+                let _all_at_one_moment = connection.unchecked_transaction()?;
+                tables.are_used(&connection).map(Some)
+            }
         };
         let found = worker::patiently(worker::clock() + OPENING, look).map_err(|trouble| told(path, trouble))?;
         if let Some(has_leases) = found {

@@ -65,7 +65,8 @@ impl Tables {
         Ok(missing.is_empty())
     }
 
-    /// Whether the tables are there, and a context has used them. This only reads.
+    /// Whether the tables are there, and a context has used them. This only reads. Call it in a transaction: another program may be making
+    /// the tables.
     pub(super) fn are_used(&self, connection: &Connection) -> Result<bool, Trouble> {
         if !self.are_there(connection)? {
             return Ok(false);

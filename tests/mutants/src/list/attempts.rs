@@ -326,8 +326,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S11",
+        "a request that asks anew in another session forgets its place in the queue of the one before",
+        Scenario("attempts::an_error_does_not_deny_the_place_of_a_waiter_whose"),
+        &[edit(
+            "src/machine/context/cohort.rs",
+            "Stage::Seeking(before) => before.queued || before.may_be_applied,",
+            "Stage::Seeking(before) => before.may_be_applied,",
+        )],
+    ),
+    Mutant::new(
+        "liveness",
+        "each release that was refused together with another one waits for a time of its own",
+        Scenario("attempts::a_release_that_is_refused_for_good_delays"),
+        &[edit(REPLY, "            self.store_queue.retry_next(now);\n", "")],
+    ),
+    Mutant::new(
+        "S11",
         "an operation that is refused for good costs the session the heartbeat that went with it",
-        Scenario("attempts::a_release_that_is_refused"),
+        Scenario("attempts::a_release_that_is_refused_for_good_costs"),
         &[edit(
             "src/machine/context/retry.rs",
             "let blames_others = !error.retry || matches!(",

@@ -100,7 +100,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "liveness",
         "whoever waits does not hear that somebody is gone",
         Scenario("suspension::p_several_waiters"),
-        &[edit(REPLY, "                self.look_past(&[holder], now);\n", "")],
+        &[edit(REPLY, "                    self.look_past(&[holder], now);\n", "")],
     ),
     Mutant::new(
         "S14",
