@@ -355,7 +355,8 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
         format!("leasehold {} --help", first.display())
     } else {
         let is_unknown = matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
-        if is_unknown && is_option_of_a_subcommand(error) {
+        let names_one = |word: OsString| Cli::command().find_subcommand(word).is_some();
+        if is_unknown && std::env::args_os().any(names_one) && is_option_of_a_subcommand(error) {
             words.push("(write options after the subcommand, as in leasehold list --store URL)");
         } else if is_unknown && first != "help" {
             words.push("(to run a command under a lease, write leasehold run [OPTIONS] KEY COMMAND...)");

@@ -24,7 +24,7 @@ const TELLERS: usize = 3;
 impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
-        let done = result.is_ok();
+        let done = result.as_ref().is_ok_and(|reply| reply.answers.len() == transaction.operations.len());
         let stole_nothing = match &result {
             Ok(reply) => reply.robbed.is_none(),
             Err(error) => error.applied == Applied::No,

@@ -8,7 +8,7 @@ use core::any::Any;
 use std::{boxed::Box, string::String, vec::Vec};
 
 use async_trait::async_trait;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
 use super::often::Prepared;
 use crate::executor::Shared;
@@ -222,8 +222,9 @@ pub(super) trait Lender: Send + Sync {
     /// Closes idle connections: they are cut, or will be. The application's pool looks after its own.
     fn forget_idle(&self) {}
 
-    /// Does the same, because the server does not answer. If the URL names several, the next connection leads to another one if possible.
-    fn forget_server(&self) {
+    /// Does the same, because the server has not answered a transaction that began at this time. If the URL names several servers, the next
+    /// connection leads to another one if possible.
+    fn forget_server(&self, _began: Instant) {
         self.forget_idle();
     }
 

@@ -102,6 +102,10 @@ impl Slot {
         }
     }
 
+    fn note_locked(&self) {
+        *self.current().locked_at.lock() = Some(Instant::now());
+    }
+
     /// Forgets the connection. A task that is opening one at this moment drops it after its command. This waits for nobody, because it may
     /// be called where no timers run.
     fn clear(&self) {
@@ -281,6 +285,8 @@ impl Link {
             return Ok(node);
         }
         *kept = None;
+        // A check may have taken long. The time to connect counts by itself.
+        place.note_locked();
         let mut node = match wanted {
             Some(address) => self.route.open_at(address, &self.files).await?,
             None => self.route.open(&self.files).await?,

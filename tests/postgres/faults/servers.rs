@@ -117,7 +117,10 @@ fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_f
 fn a_host_that_hangs_is_passed_over_by_the_next_transaction() {
     on_own_server(async |server, place| {
         let proxy = place.proxy();
-        let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", proxy.port, server.port);
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+            proxy.port, server.port
+        );
         let store = Place { url, prefix: "leasehold".into() }.store().await;
         ask(&store, 1).await.unwrap();
         proxy.fall_silent();

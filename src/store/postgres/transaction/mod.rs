@@ -28,7 +28,7 @@ use std::{
     vec::Vec,
 };
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 mod look;
 mod rewrite;
@@ -120,13 +120,13 @@ pub(super) struct Work {
 impl Work {
     /// Runs it within its limit.
     pub(super) async fn run(self, place: &Place) -> Result<Reply, StoreError> {
-        let committing = AtomicBool::new(false);
+        let (committing, began) = (AtomicBool::new(false), Instant::now());
         if let Ok(result) = timeout(self.limit, self.try_often(place, &committing)).await {
             return result;
         }
         // A server that can be reached would have reported by now that its own, shorter limits had passed. So this server may be out of
         // reach on the idle connections, too.
-        place.lending.lender().forget_server();
+        place.lending.lender().forget_server(began);
         // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
         Err(if committing.load(Ordering::Relaxed) {
             StoreError::unknown("the server did not answer the commit in time")

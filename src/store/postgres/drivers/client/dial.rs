@@ -18,10 +18,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, Socket,
-    config::{Host, LoadBalanceHosts},
+    config::{Host, LoadBalanceHosts, TargetSessionAttrs},
     tls::MakeTlsConnect,
 };
 
@@ -32,7 +35,7 @@ use super::{
     },
     carry, failed,
 };
-use crate::executor::{MaybeSendFuture, Shared};
+use crate::executor::{MaybeSendFuture, Mutex, Shared};
 use crate::machine::StoreError;
 use crate::store::inside::check_io;
 
@@ -63,8 +66,8 @@ pub(in super::super) struct Dial {
     runtime: Handle,
     /// Which of several hosts to ask first. It is the first one listed, unless the caller gave up on the last attempt, or on the server.
     turn: Arc<AtomicUsize>,
-    /// The host that accepted the latest connection.
-    latest: Arc<AtomicUsize>,
+    /// The host that accepted the latest connection, and when.
+    latest: Arc<Mutex<(usize, Option<Instant>)>>,
 }
 
 /// Notes the host to ask first once the attempt is over. Until then attempts beside it begin as it did.
@@ -127,12 +130,23 @@ impl Dial {
         Self { config, connector, runtime, turn: Arc::default(), latest: Arc::default() }
     }
 
-    /// The host of the latest connection may hang, as a machine that is about to be replaced does: the next attempt begins with the one
-    /// after it.
-    pub(super) fn pass_over(&self) {
-        if let Some(many) = several(&self.config) {
-            self.turn.store((self.latest.load(Relaxed) + 1) % many, Relaxed);
+    /// A transaction that began at this time got no answer. The host of its connection may hang, as a machine that is about to be replaced
+    /// does, so the next attempt begins with the one after it. Returns `false` if a connection was opened since: that one leads to a host
+    /// that answers. Where a replica would be accepted, too, the next attempt begins as always.
+    pub(super) fn pass_over(&self, began: Instant) -> bool {
+        let (host, at) = *self.latest.lock();
+        if at.is_some_and(|at| at > began) {
+            return false;
         }
+        if let Some(many) = several(&self.config).filter(|_| self.is_choosy()) {
+            self.turn.store((host + 1) % many, Relaxed);
+        }
+        true
+    }
+
+    /// Whether hosts that take no writes, or only such, are refused.
+    fn is_choosy(&self) -> bool {
+        self.config.get_target_session_attrs() != TargetSessionAttrs::Any
     }
 
     /// Where the servers should be, for an error message.
@@ -183,8 +197,9 @@ impl Dial {
             next.host = at + 1;
             let error = match timeout(limit, opening).await {
                 Ok(Ok(opened)) => {
-                    next.host = 0;
-                    self.latest.store(at, Relaxed);
+                    // Until this host fails, the next connections do not ask the one again that hangs.
+                    next.host = if self.is_choosy() && first > 0 { at } else { 0 };
+                    *self.latest.lock() = (at, Some(Instant::now()));
                     return Ok(opened);
                 }
                 Ok(Err(error)) => Some(self.refused(&error)),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use super::{
@@ -78,9 +79,10 @@ impl Lender for Pool {
         self.idle.lock().clear();
     }
 
-    fn forget_server(&self) {
-        self.forget_idle();
-        self.dial.pass_over();
+    fn forget_server(&self, began: Instant) {
+        if self.dial.pass_over(began) {
+            self.forget_idle();
+        }
     }
 
     fn share(&self) {
