@@ -305,7 +305,6 @@ impl Line for Client {
 mod tests {
     use std::{format, net::TcpListener, string::ToString};
 
-    use tokio::time::Instant;
     use tokio_postgres::NoTls;
 
     use super::*;
@@ -378,6 +377,23 @@ mod tests {
             assert!(timeout(moment, dial.opened()).await.is_err());
             assert_eq!(asked(), [2]);
         });
+    }
+
+    /// Two transactions may have waited for the same host, and the second one must not lead back to it. Without a wish for a primary, the
+    /// next host may be a replica.
+    #[test]
+    fn a_host_that_hangs_is_passed_over_once_and_only_where_a_primary_is_wished_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
+        for (wish, expected) in [("read-write", 1), ("any", 0)] {
+            let options = format!("user=u host=one,two target_session_attrs={wish}").parse().expect("they are options");
+            let dial = Dial::new(options, connector(NoTls), runtime.handle().clone());
+            let (first, second) = (Instant::now(), Instant::now());
+            assert!(dial.pass_over(first));
+            assert_eq!(dial.turn.load(Relaxed), expected, "{wish}");
+            *dial.latest.lock() = (1, Some(Instant::now() + Duration::from_secs(1)));
+            assert!(!dial.pass_over(second), "the host of the newer connection answers");
+            assert_eq!(dial.turn.load(Relaxed), expected, "{wish}");
+        }
     }
 
     /// The operating system accepts connections for a server that hangs.
