@@ -10,7 +10,8 @@ pub struct StoreError {
     pub kind: StoreErrorKind,
     /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
-    /// Whether trying again may help.
+    /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller ones, because one of them may be
+    /// to blame, and only that one fails. After [`Closed`](StoreErrorKind::Closed) all of them fail.
     pub retry: bool,
     /// What happened, in words, and the remedy if there is one.
     pub message: String,
@@ -90,6 +91,12 @@ impl StoreError {
     /// stays full until somebody makes room, so the caller is told.
     pub(crate) fn may_pass(&self) -> bool {
         self.retry && self.kind != StoreErrorKind::Quota
+    }
+
+    /// Whether a part of the transaction may succeed: it was too large, or one of its operations is refused for good, and nobody knows
+    /// which one.
+    pub(crate) fn may_blame_one(&self) -> bool {
+        self.kind == StoreErrorKind::TooLarge || !(self.retry || self.kind == StoreErrorKind::Closed)
     }
 
     /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.

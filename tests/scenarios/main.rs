@@ -43,6 +43,7 @@ mod probing;
 mod processes;
 mod readers_writers;
 mod reentrant_stores;
+mod refused;
 mod reopening;
 mod row_limits;
 mod several;

@@ -27,15 +27,14 @@ impl Machine {
         if error.applied == Applied::Unknown {
             transaction.operations.iter().for_each(|operation| self.cohorts.note_unanswered(operation));
         }
-        let is_too_large = error.kind == StoreErrorKind::TooLarge;
-        if is_too_large && self.divide_transaction(transaction, error, now) {
+        if error.may_blame_one() && self.divide_transaction(transaction, error, now) {
             return;
         }
         if let Some(failures) = &mut self.failures_since_doubt {
             *failures = ATTEMPTS.min(*failures + 1);
         }
         // The heartbeat in it is not too large by itself.
-        let retry = error.retry || (is_too_large && transaction.load() > 0);
+        let retry = error.retry || (error.kind == StoreErrorKind::TooLarge && transaction.load() > 0);
         self.session_failed(transaction, &StoreError { retry, ..error.clone() }, now);
         let operations = self.set_apart(transaction, error, now);
         for operation in operations.as_ref().unwrap_or(&transaction.operations) {
@@ -65,8 +64,9 @@ impl Machine {
         self.failures_since_doubt.is_some_and(|failures| failures < ATTEMPTS)
     }
 
-    /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
-    // Protocol: docs/protocol.md#o.
+    /// The store accepts no transaction of this size, or refuses one of its operations for good: smaller ones are sent at once. Returns
+    /// whether this one could be divided.
+    // Protocol: docs/protocol.md#s11.
     fn divide_transaction(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
         if error.applied == Applied::Unknown {
             return false;
@@ -79,7 +79,9 @@ impl Machine {
         }
         self.last_writers.forget_later(&transaction.forgets);
         gone.iter().for_each(|operation| self.answer_for_ended_session(operation, now));
-        self.session_failed(transaction, &StoreError { retry: true, ..error.clone() }, now);
+        // What it did to the session is not to blame.
+        let error = StoreError { kind: StoreErrorKind::TooLarge, retry: true, ..error.clone() };
+        self.session_failed(transaction, &error, now);
         true
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod doubles;
 pub(crate) mod ghost;
 #[path = "../../histories/judge.rs"]
 pub(crate) mod judge;
+pub(crate) mod judged;
 pub(crate) mod line;
 pub(crate) mod oracle;
 pub(crate) mod shelf;

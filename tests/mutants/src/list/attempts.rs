@@ -337,13 +337,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "liveness",
         "each release that was refused together with another one waits for a time of its own",
-        Scenario("attempts::a_release_that_is_refused_for_good_delays"),
+        Scenario("refused::a_release_that_is_refused_for_good_delays"),
         &[edit(REPLY, "            self.store_queue.retry_next(now);\n", "")],
     ),
     Mutant::new(
         "S11",
+        "an operation that is refused for good fails all others of its transaction",
+        Scenario("refused::a_request_that_is_refused_for_good"),
+        &[edit(
+            "src/machine/failure.rs",
+            "self.kind == StoreErrorKind::TooLarge || !(self.retry || self.kind == StoreErrorKind::Closed)",
+            "self.kind == StoreErrorKind::TooLarge",
+        )],
+    ),
+    Mutant::new(
+        "S11",
         "an operation that is refused for good costs the session the heartbeat that went with it",
-        Scenario("attempts::a_release_that_is_refused_for_good_costs"),
+        Scenario("refused::a_release_that_is_refused_for_good_costs"),
         &[edit(
             "src/machine/context/retry.rs",
             "let blames_others = !error.retry || matches!(",

@@ -1,0 +1,179 @@
+//! A store that refuses one key for good: what that costs the others.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use futures::future::{join, join_all, join3, join4};
+use leasehold::{
+    AcquireError,
+    machine::{Action, Batch},
+};
+
+use crate::support::{
+    judged::{
+        Judged,
+        Verdict::{Answered, RefusedForGood, Unanswered},
+    },
+    world::{everywhere, secs},
+};
+
+/// Whether the transaction needs the key that the store refuses, because it is too long, for example.
+fn needs_bad(batch: &Batch) -> bool {
+    batch.operations.iter().any(|ask| ask.key.as_str() == "bad")
+}
+
+/// From now on the store refuses what `is_bad` says; how many transactions it is asked for.
+fn refuses(store: &Judged, is_bad: fn(&Batch) -> bool) -> Arc<AtomicUsize> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    store.judge(move |batch| {
+        counter.fetch_add(1, Relaxed);
+        if is_bad(batch) { RefusedForGood } else { Answered }
+    });
+    asked
+}
+
+fn is_refused<T>(told: Result<T, AcquireError>) -> bool {
+    matches!(told, Err(AcquireError::Store(error)) if !error.retry)
+}
+
+/// Requests of one moment share a transaction.
+#[test]
+fn a_request_that_is_refused_for_good_fails_no_other() {
+    for (many, most) in [(1, 2), (10, 14), (100, 25), (1_000, 60)] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let asked = refuses(&store, needs_bad);
+            let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).collect();
+            let (first, rest) = keys.split_at(many / 2);
+            let ask = |keys: &[String]| join_all(keys.iter().map(|key| leases.lock(key).acquire()).collect::<Vec<_>>());
+            let all = join(join(ask(first), leases.lock("bad").acquire()), ask(rest));
+            let ((first, bad), rest) = world.within(secs(10), all).await.expect("each is told");
+            assert!(is_refused(bad), "the one to blame is told");
+            let failed = first.iter().chain(&rest).filter(|told| told.is_err()).count();
+            assert_eq!(failed, 0, "of {many} others");
+            let asked = asked.load(Relaxed);
+            assert!(asked <= most, "{asked} transactions for {many} others");
+        });
+    }
+}
+
+/// If nothing works, everybody is told, by a transaction each at most and some to find out.
+#[test]
+fn a_store_that_refuses_everything_is_asked_for_each_request_once() {
+    for many in [1, 10, 100, 1_000] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let asked = refuses(&store, |_| true);
+            let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).collect();
+            let all = join_all(keys.iter().map(|key| leases.lock(key).acquire()));
+            let told = world.within(secs(10), all).await.expect("each is told");
+            assert!(told.into_iter().all(is_refused));
+            let asked = asked.load(Relaxed);
+            assert!(asked <= many + 12, "{asked} transactions for {many} requests");
+        });
+    }
+}
+
+/// Whoever asks while a transaction is under way shares the next one.
+#[test]
+fn what_is_refused_for_good_costs_no_waiter_its_place() {
+    everywhere(async |world| {
+        let holder = world.tab();
+        let (leases, store) = Judged::over(world);
+        let guard = holder.leases.lock("k").acquire().await.unwrap();
+        refuses(&store, needs_bad);
+        let first = leases.lock("first").acquire();
+        let mut waits = Box::pin(leases.lock("k").acquire());
+        let asked = join3(first, leases.lock("bad").acquire(), world.within(secs(20), &mut waits));
+        let (first, bad, waited) = asked.await;
+        assert!(first.is_ok() && is_refused(bad));
+        assert!(waited.is_none(), "{waited:?}, although the holder is there");
+        guard.release().await.unwrap();
+        let granted = world.within(secs(10), waits).await.expect("it is granted");
+        assert!(granted.is_ok(), "{granted:?}");
+    });
+}
+
+/// An upgrade, a try, a question whether a lease is current, and a release.
+#[test]
+fn what_is_refused_for_good_is_judged_by_itself() {
+    everywhere(async |world| {
+        let (leases, store) = Judged::over(world);
+        let shared = leases.lock("shared").shared().acquire().await.unwrap();
+        let held = leases.lock("held").acquire().await.unwrap();
+        refuses(&store, needs_bad);
+        for _ in 0..32 {
+            let released = leases.lock("released").acquire().await.unwrap();
+            let (first, bad) = (leases.lock("first").acquire(), leases.lock("bad").acquire());
+            let (upgrade, verify, tries) = (shared.upgrade(), held.verify(), leases.lock("free").try_acquire());
+            let others = join4(upgrade, verify, tries, released.release());
+            let (first, bad, (upgraded, current, tried, released)) = join3(first, bad, others).await;
+            assert!(first.is_ok() && is_refused(bad));
+            upgraded.unwrap();
+            assert!(current.unwrap());
+            drop(tried.unwrap().expect("it is free"));
+            released.unwrap();
+            shared.downgrade().await.unwrap();
+        }
+        assert!(shared.is_valid() && held.is_valid());
+    });
+}
+
+/// The store refuses to release one key, for ever.
+#[test]
+fn a_release_that_is_refused_for_good_costs_no_other_lease() {
+    for lost in [1, 2, 3, 5] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let precious = leases.lock("precious").acquire().await.unwrap();
+            let bad = leases.lock("bad").acquire().await.unwrap();
+            let mut others = 0;
+            store.judge(move |batch| {
+                let releases = |action: &Action| matches!(action, Action::Release { .. });
+                if batch.operations.iter().any(|ask| ask.key.as_str() == "bad" && releases(&ask.action)) {
+                    return RefusedForGood;
+                }
+                others += 1;
+                if others % (lost + 1) == lost { Unanswered } else { Answered }
+            });
+            assert!(world.within(secs(60), bad.release()).await.is_some());
+            for _ in 0..20 {
+                world.sim.pass(secs(1)).await;
+                if let Some(Ok(Some(guard))) = world.within(secs(60), leases.lock("fine").try_acquire()).await {
+                    drop(guard);
+                }
+                assert!(precious.verify().await.unwrap_or(true), "every {lost}th answer is lost");
+            }
+        });
+    }
+}
+
+/// Guards that end together are released in one transaction.
+#[test]
+fn a_release_that_is_refused_for_good_delays_no_other_for_long() {
+    for many in [10, 100] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let other = world.tab();
+            let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).chain(["bad".into()]).collect();
+            let mut guards = Vec::new();
+            for key in &keys {
+                guards.push(leases.lock(key).acquire().await.unwrap());
+            }
+            store.judge(|batch| {
+                let releases = |action: &Action| matches!(action, Action::Release { .. });
+                let is_bad = batch.operations.iter().any(|ask| ask.key.as_str() == "bad" && releases(&ask.action));
+                if is_bad { RefusedForGood } else { Answered }
+            });
+            drop(guards);
+            let start = world.now();
+            for key in &keys[..many] {
+                drop(world.within(secs(60), other.leases.lock(key).acquire()).await.expect("it is free").unwrap());
+            }
+            assert!(world.ms_since(start) < 10_000, "{many} others are free after {} ms", world.ms_since(start));
+        });
+    }
+}
