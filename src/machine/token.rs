@@ -59,6 +59,13 @@ impl From<Token> for u64 {
     }
 }
 
+/// For a `bigint` column of a database. Every token fits.
+impl From<Token> for i64 {
+    fn from(token: Token) -> Self {
+        token.0.cast_signed()
+    }
+}
+
 /// A block of tokens, first and last, reserved by one grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBlock {

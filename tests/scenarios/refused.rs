@@ -8,15 +8,16 @@ use std::sync::{
 use futures::future::{join, join_all, join3, join4};
 use leasehold::{
     AcquireError,
+    executor::Executor,
     machine::{Action, Batch},
 };
 
 use crate::support::{
     judged::{
         Judged,
-        Verdict::{Answered, RefusedForGood, Unanswered},
+        Verdict::{Answered, Refused, RefusedForGood, Unanswered},
     },
-    world::{everywhere, secs},
+    world::{everywhere, ms, secs},
 };
 
 /// Whether the transaction needs the key that the store refuses, because it is too long, for example.
@@ -174,6 +175,92 @@ fn a_release_that_is_refused_for_good_delays_no_other_for_long() {
                 drop(world.within(secs(60), other.leases.lock(key).acquire()).await.expect("it is free").unwrap());
             }
             assert!(world.ms_since(start) < 10_000, "{many} others are free after {} ms", world.ms_since(start));
+        });
+    }
+}
+
+fn releases(batch: &Batch) -> bool {
+    batch.operations.iter().any(|ask| matches!(ask.action, Action::Release { .. }))
+}
+
+/// Each of them is tried once in a while, and all of them soon once one has been accepted.
+#[test]
+fn releases_that_were_refused_for_good_are_all_made_soon_after_the_first() {
+    everywhere(async |world| {
+        let (leases, store) = Judged::over(world);
+        let other = world.tab();
+        let _kept = leases.lock("kept").acquire().await.unwrap();
+        let keys: Vec<_> = (0..100).map(|number| format!("k{number}")).collect();
+        let mut guards = Vec::new();
+        for key in &keys {
+            guards.push(leases.lock(key).acquire().await.unwrap());
+        }
+        refuses(&store, releases);
+        drop(guards);
+        world.sim.pass(secs(30)).await;
+        store.judge(|_| Answered);
+        let start = world.now();
+        for key in &keys {
+            drop(world.within(secs(600), other.leases.lock(key).acquire()).await.expect("it is free").unwrap());
+        }
+        assert!(world.ms_since(start) < 10_000, "all are free after {} ms", world.ms_since(start));
+    });
+}
+
+/// The store accepts again what it had refused, and what fails for a moment keeps its pauses.
+#[test]
+fn what_was_refused_for_good_uses_up_no_attempts_of_a_request() {
+    everywhere(async |world| {
+        let (leases, store) = Judged::over(world);
+        let _kept = leases.lock("kept").acquire().await.unwrap();
+        let mut guards = Vec::new();
+        for number in 0..300 {
+            guards.push(leases.lock(&format!("k{number}")).acquire().await.unwrap());
+        }
+        refuses(&store, releases);
+        drop(guards);
+        world.sim.pass(secs(5)).await;
+        store.judge(|_| Answered);
+        store.take(ms(10));
+        // Releases are under way now, one after the other.
+        world.sim.pass(ms(2_600)).await;
+        let fails_until = world.now().plus(60);
+        let clock = world.sim.clone();
+        store.judge(move |batch| {
+            let is_hard = batch.operations.iter().any(|ask| ask.key.as_str() == "hard");
+            if is_hard && Executor::now(&clock).monotonic < fails_until { Refused } else { Answered }
+        });
+        let granted = world.within(secs(10), leases.lock("hard").acquire()).await.expect("it is told");
+        assert!(granted.is_ok(), "it failed for 60 ms only: {granted:?}");
+    });
+}
+
+/// However many of them are refused.
+#[test]
+fn releases_that_are_refused_for_good_delay_no_other_release() {
+    for (bad, good) in [(1, 10), (5, 10), (20, 20), (100, 100)] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            let other = world.tab();
+            let mut guards = vec![leases.lock("kept").acquire().await.unwrap()];
+            let kept = guards.pop();
+            let names =
+                (0..bad).map(|number| format!("bad{number}")).chain((0..good).map(|number| format!("k{number}")));
+            for key in names {
+                guards.push(leases.lock(&key).acquire().await.unwrap());
+            }
+            store.judge(|batch| {
+                let is_bad = batch.operations.iter().any(|ask| ask.key.as_str().starts_with("bad"));
+                if is_bad && releases(batch) { RefusedForGood } else { Answered }
+            });
+            drop(guards);
+            let start = world.now();
+            for number in 0..good {
+                let asked = other.leases.lock(&format!("k{number}")).acquire();
+                drop(world.within(secs(200), asked).await.expect("it is free").unwrap());
+            }
+            assert!(world.ms_since(start) < 1_000, "{good} beside {bad} after {} ms", world.ms_since(start));
+            drop(kept);
         });
     }
 }

@@ -40,7 +40,7 @@ impl Machine {
         }
         self.transaction_is_over(id, done);
         if done && transaction.operations.iter().any(PendingOperation::is_refused) {
-            self.store_queue.retry_next(now);
+            self.store_queue.retry_next();
         }
         // A context that waits keeps no buffer, because most contexts wait most of the time.
         let waits = |operation: &PendingOperation| self.cohorts.get(&operation.slot).is_some_and(Cohort::waits);

@@ -245,11 +245,6 @@ impl StoreQueue {
         self.take_unsent(&PendingOperation::needs_this_session)
     }
 
-    /// The store has answered an operation that it refused before, so the next one does not wait for its time.
-    pub(super) fn retry_next(&mut self, now: Monotonic) {
-        self.retry_at = self.retry_at.map(|_| now);
-    }
-
     /// Collects what still failed at this time, after [`collect_due`](Self::collect_due) has left some of it.
     pub(super) fn collect_again(&mut self, at: Monotonic) {
         self.retry_at = Some(at);

@@ -2,12 +2,16 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use leasehold::{
     LeaseManager, StoreError,
+    executor::{Executor, SimExecutor},
     machine::{Batch, Now, Reply, StoreClock, StoreErrorKind},
     store::{MemoryStore, Reach, Store},
 };
@@ -33,17 +37,27 @@ type Judge = Box<dyn FnMut(&Batch) -> Verdict + Send>;
 pub(crate) struct Judged {
     inner: MemoryStore,
     judge: Arc<Mutex<Judge>>,
+    /// How long each transaction takes, in ms.
+    takes_ms: Arc<AtomicU64>,
+    clock: SimExecutor,
 }
 
 impl Judged {
     pub(crate) fn over(world: &World) -> (LeaseManager, Self) {
-        let store = Self { inner: world.shared.clone(), judge: Arc::new(Mutex::new(Box::new(|_| Answered))) };
+        let judge: Judge = Box::new(|_| Answered);
+        let (judge, clock) = (Arc::new(Mutex::new(judge)), world.sim.context());
+        let store = Self { inner: world.shared.clone(), judge, takes_ms: Arc::default(), clock };
         let builder = LeaseManager::builder(store.clone(), world.sim.context()).lease(LEASE).heartbeat(HEARTBEAT);
         (builder.beacon(false).linger(Duration::ZERO).build().unwrap(), store)
     }
 
     pub(crate) fn judge(&self, judge: impl FnMut(&Batch) -> Verdict + Send + 'static) {
         *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(judge);
+    }
+
+    /// How long each transaction takes from now on.
+    pub(crate) fn take(&self, time: Duration) {
+        self.takes_ms.store(time.as_millis() as u64, Relaxed);
     }
 
     /// From now on the first transaction with an operation is applied without an answer, and all later ones get `then`.
@@ -66,6 +80,10 @@ impl fmt::Debug for Judged {
 #[async_trait::async_trait]
 impl Store for Judged {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        let takes_ms = self.takes_ms.load(Relaxed);
+        if takes_ms > 0 {
+            self.clock.sleep(Duration::from_millis(takes_ms)).await;
+        }
         let verdict = (self.judge.lock().unwrap_or_else(PoisonError::into_inner))(&batch);
         match verdict {
             Answered => self.inner.transact(batch, now, limit).await,

@@ -30,6 +30,15 @@ impl StoreQueue {
         !self.later.is_empty()
     }
 
+    /// The store has answered an operation that it refused for good before. So the next one does not wait for its time. Whatever failed for
+    /// another reason does: it would use up its attempts.
+    pub(in super::super) fn retry_next(&mut self) {
+        if let Some(at) = self.later.iter().position(PendingOperation::is_refused) {
+            self.waiting.push(self.later.remove(at));
+            self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
+        }
+    }
+
     /// Operations that need a locked key are sent only after everything else.
     pub(in super::super) fn defer_locked(&mut self) {
         self.went_alone = true;

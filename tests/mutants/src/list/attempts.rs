@@ -336,9 +336,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "liveness",
-        "each release that was refused together with another one waits for a time of its own",
-        Scenario("refused::a_release_that_is_refused_for_good_delays"),
-        &[edit(REPLY, "            self.store_queue.retry_next(now);\n", "")],
+        "each release that was refused for good waits for a time of its own",
+        Scenario("refused::releases_that_were_refused_for_good"),
+        &[edit(REPLY, "            self.store_queue.retry_next();\n", "")],
+    ),
+    Mutant::new(
+        "liveness",
+        "what failed for a moment is tried again after each release that was refused for good",
+        Scenario("refused::what_was_refused_for_good_uses_up"),
+        &[edit(
+            "src/machine/context/store_queue/apart.rs",
+            "self.waiting.push(self.later.remove(at));",
+            "self.waiting.extend(self.later.drain(at.min(0)..));",
+        )],
     ),
     Mutant::new(
         "S11",
