@@ -138,7 +138,7 @@ impl LeaseManagerBuilder {
     }
 
     /// Whether to use a beacon, a sign of life, where the platform has one. Without it, a dead holder is replaced when it has been silent
-    /// for as long as its lease, instead of at once.
+    /// for its lease and a tenth, instead of at once.
     pub fn beacon(mut self, beacon: bool) -> Self {
         self.options.beacon = beacon;
         self

@@ -146,6 +146,13 @@ impl From<InvalidOptions> for AcquireError {
 /// What to do if others hold a key for too long. The npm package leaves these words out, for its size.
 const ASK_WHO: &str = if DROPS_TASKS { "; raise the time-out, or ask `LeaseManager::status` who holds it" } else { "" };
 
+/// Why the store may not have answered by then. In a browser no server can be out of reach.
+const WHY_UNSAID: &str = if DROPS_TASKS {
+    "; its server may be slow or out of reach, an open transaction may block it, or this manager was suspended"
+} else {
+    "; an open transaction may block it, or this manager was suspended"
+};
+
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,7 +163,7 @@ impl fmt::Display for AcquireError {
                         "; if this task has it, release it first, or share it",
                     ),
                     (_, true) => ("others held", ASK_WHO),
-                    _ => ("the store did not say who held", "; an open transaction may block it, or this manager was suspended"),
+                    _ => ("the store did not say who held", WHY_UNSAID),
                 };
                 write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))
             }

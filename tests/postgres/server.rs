@@ -138,7 +138,14 @@ impl Server {
         assert!(written.expect("there is a shell").success());
     }
 
-    /// Its data are now a copy of another server's. Neither runs.
+    /// Stops all of its processes until the value is dropped.
+    pub(crate) fn freeze(&self) -> Frozen {
+        let frozen = Frozen { number: self.number() };
+        assert!(frozen.signal("-STOP"), "its processes get the signal");
+        frozen
+    }
+
+    /// Its data are now a copy of another server's, which is frozen or does not run. Nor does this one.
     pub(crate) fn copy(&self, other: &Self) {
         let [from, to] = [other, self].map(|server| server.folder.join("data"));
         let mut shell = as_server("sh");
@@ -177,6 +184,25 @@ fn options(folder: &Path, port: u16) -> String {
         "-D '{folder}/data' -p {port} -k '{folder}' -h 127.0.0.1 -c fsync=off -c max_connections=300 \
          -c log_min_duration_statement=-1 -c shared_buffers=32MB"
     )
+}
+
+/// A server that stands still.
+pub(crate) struct Frozen {
+    number: String,
+}
+
+impl Frozen {
+    fn signal(&self, signal: &str) -> bool {
+        let kill = "kill $1 $2; kill $1 $(pgrep -P $2)";
+        Command::new("sh").args(["-c", kill, "sh", signal, &self.number]).status().is_ok_and(|ended| ended.success())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // Otherwise its keeper could not end it.
+        self.signal("-CONT");
+    }
 }
 
 impl Drop for Server {

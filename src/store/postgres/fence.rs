@@ -182,7 +182,7 @@ impl Check<'_> {
     async fn write(&mut self, changed: &Changed, last: Option<&str>) -> Result<(), FenceError> {
         debug_assert!(changed.store.is_none(), "a fence forgets no record, so that it raises no floor");
         let mut round = Round::default();
-        self.names.write(changed, &mut round);
+        self.names.write(changed, None, &mut round);
         if let Some(last) = last {
             round.add(last);
         }

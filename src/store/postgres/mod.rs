@@ -17,6 +17,7 @@ mod options;
 mod rows;
 mod schema;
 mod signals;
+mod standing;
 mod sweep;
 mod transaction;
 
@@ -48,6 +49,7 @@ use names::Names;
 use neighbours::Neighbours;
 pub use options::PostgresStoreBuilder;
 use signals::{Hearing, PostgresSignals, Speaking};
+use standing::Standing;
 use sweep::Crowding;
 use transaction::Work;
 
@@ -133,6 +135,7 @@ struct Place {
     signals: Option<Voice>,
     crowding: Crowding,
     hearing: Hearing,
+    standing: Standing,
 }
 
 /// The kind of signals that a store has.

@@ -42,7 +42,7 @@ impl Often {
             Self::Session => ("session", "(bytea)"),
             Self::Store => ("store", ""),
             Self::WriteRecord => ("write_record", "(bytea, text)"),
-            Self::WriteSession => ("write_session", "(bytea, text)"),
+            Self::WriteSession => ("write_session", "(bytea, text, text)"),
             Self::Rewrite => ("rewrite", "(bytea, text, text, bytea, text, text)"),
         }
     }
@@ -57,20 +57,13 @@ impl Often {
             let (table, value) = (names.table(table), value(0));
             format!("SELECT encode({column}, 'hex'), text FROM {table} WHERE {column} = {value} FOR UPDATE")
         };
-        let write = |table: &str, column: &str| {
-            let (table, name, text) = (names.table(table), value(0), value(1));
-            format!(
-                "INSERT INTO {table} ({column}, text) VALUES ({name}, {text}) \
-                 ON CONFLICT ({column}) DO UPDATE SET text = excluded.text"
-            )
-        };
         match self {
             Self::Lock => format!("SELECT pg_advisory_xact_lock(number) FROM unnest({}) AS number", value(0)),
             Self::Record => read("record", "key"),
             Self::Session => read("session", "id"),
             Self::Store => format!("SELECT schema, text FROM {}", names.table("store")),
-            Self::WriteRecord => write("record", "key"),
-            Self::WriteSession => write("session", "id"),
+            Self::WriteRecord => names.write_records(&format!("({}, {})", value(0), value(1))),
+            Self::WriteSession => names.write_sessions(&format!("({}, {}, {})", value(0), value(1), value(2))),
             Self::Rewrite => {
                 let [record, session, store] = ["record", "session", "store"].map(|table| names.table(table));
                 let [key, was, becomes, own, beats, facts] = [0, 1, 2, 3, 4, 5].map(value);

@@ -17,6 +17,7 @@ use super::{
     neighbours::Neighbours,
     schema::KINDS,
     signals::{Hearing, Speaking, check_for_beacons},
+    standing::Standing,
     sweep::Crowding,
     transaction::TRIES,
 };
@@ -102,10 +103,12 @@ impl PostgresStoreBuilder {
     /// if the network silently drops packets. Writes that are [fenced](crate::LeaseGuard::fence) or guarded by a token stay safe; other
     /// effects of the holder may overlap with the next holder's.
     ///
-    /// A restart of the server ends all beacons, although their contexts live. So a context that connected less than 10 s ago counts
-    /// an absent beacon as a death only if it has seen that beacon over this connection. If a holder died before the waiter connected, the
-    /// waiter may therefore replace it only 10 s after it connected.
-    /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
+    /// A context that connected less than 10 s ago counts an absent beacon as a death only if it has seen that beacon over this
+    /// connection. If a holder died before the waiter connected, the waiter may therefore replace it only 10 s after it connected.
+    ///
+    /// A restart of the server, or a failover to a replica, ends all beacons, although their contexts live. It shows nobody dead: the row of
+    /// a session says where its beacon stands, and a beacon that stood elsewhere is not missed. Until its context opens another session, its
+    /// death is noticed only after a lease of silence.
     ///
     /// [`connect`](Self::connect) tries out whether a notification arrives, and fails if none does. That is so behind a pooler that gives
     /// each transaction another connection, such as pgbouncer in transaction mode. Each session then tries it out for its own connection,
@@ -159,8 +162,20 @@ impl PostgresStoreBuilder {
         let (names, hearing) = timeout_at(deadline, asking.boxed()).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory, crowding) = (Neighbours::default(), Memory::default(), Crowding::default());
         let (durability, signals) = (self.durability, self.signals);
-        let place =
-            Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, crowding, hearing };
+        let standing = Standing::default();
+        let place = Place {
+            lending,
+            exchange,
+            runtime,
+            names,
+            neighbours,
+            memory,
+            durability,
+            signals,
+            crowding,
+            hearing,
+            standing,
+        };
         Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }
 }

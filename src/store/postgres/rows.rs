@@ -180,35 +180,64 @@ impl Names {
         format!("UPDATE {table} SET text = {written} WHERE text IS NOT DISTINCT FROM {read} RETURNING true")
     }
 
-    /// Writes or deletes rows of records and sessions, each table's in one statement.
-    pub(super) fn write(&self, changed: &Changed, round: &mut Round) {
-        self.write_rows("record", "key", Often::WriteRecord, &changed.records, round);
-        self.write_rows("session", "id", Often::WriteSession, &changed.sessions, round);
+    /// Writes or deletes rows of records and sessions, each table's in one statement. `own` is the session that writes, and its beacon.
+    pub(super) fn write(&self, changed: &Changed, own: Option<&(SessionId, String)>, round: &mut Round) {
+        let Changed { records, sessions, .. } = changed;
+        let rows = records.written.iter().map(|(key, written)| vec![bytes(key), text(written)]);
+        self.write_rows(Often::WriteRecord, rows.collect(), round);
+        let beacon = |id: &[u8]| match own {
+            Some((own, beacon)) if bytes_of(*own) == *id => text(beacon),
+            _ => "NULL::text".into(),
+        };
+        let rows = sessions.written.iter().map(|(id, written)| vec![bytes(id), text(written), beacon(id)]);
+        self.write_rows(Often::WriteSession, rows.collect(), round);
+        for (table, column, rows) in [("record", "key", records), ("session", "id", sessions)] {
+            if !rows.deleted.is_empty() {
+                let (table, names) = (self.table(table), bytes_list(rows.deleted.iter().map(Vec::as_slice)));
+                round.add(&format!("DELETE FROM {table} WHERE {column} = ANY({names})"));
+            }
+        }
+    }
+
+    /// Writes rows with these values, by a statement for one row or for many.
+    fn write_rows(&self, one: Often, rows: Vec<Vec<String>>, round: &mut Round) {
+        let place = match &rows[..] {
+            [] => return,
+            [only] => round.run(one, self, &only.iter().map(String::as_str).collect::<Vec<_>>()),
+            _ => {
+                let values: Vec<_> = rows.iter().map(|row| format!("({})", row.join(", "))).collect();
+                let values = values.join(", ");
+                let is_of_records = one == Often::WriteRecord;
+                round.add(&if is_of_records { self.write_records(&values) } else { self.write_sessions(&values) })
+            }
+        };
+        round.writes(place, rows.len());
+    }
+
+    pub(super) fn write_records(&self, values: &str) -> String {
+        let table = self.table("record");
+        format!("INSERT INTO {table} (key, text) VALUES {values} ON CONFLICT (key) DO UPDATE SET text = excluded.text")
+    }
+
+    /// NULL leaves alone [where the beacon stands](super::standing).
+    pub(super) fn write_sessions(&self, values: &str) -> String {
+        let table = self.table("session");
+        format!(
+            "INSERT INTO {table} AS old (id, text, beacon_on) VALUES {values} ON CONFLICT (id) DO UPDATE \
+             SET text = excluded.text, beacon_on = coalesce(excluded.beacon_on, old.beacon_on)"
+        )
+    }
+
+    /// Those of these sessions that have a row, and whose [beacon](super::standing) does not stand in this run of a server. The run is an
+    /// expression.
+    pub(super) fn read_elsewhere(&self, sessions: &[SessionId], run: &str) -> String {
+        let ids: Vec<_> = sessions.iter().copied().map(bytes_of).collect();
+        let (table, ids) = (self.table("session"), bytes_list(ids.iter().map(<[u8; 16]>::as_slice)));
+        format!("SELECT encode(id, 'hex') FROM {table} WHERE id = ANY({ids}) AND beacon_on IS DISTINCT FROM {run}")
     }
 
     pub(super) fn delete_session(&self, session: SessionId) -> String {
         format!("DELETE FROM {} WHERE id = {}", self.table("session"), bytes(&bytes_of(session)))
-    }
-
-    fn write_rows(&self, table: &str, column: &str, one: Often, rows: &Rows, round: &mut Round) {
-        let table = self.table(table);
-        if let [(name, written)] = &rows.written[..] {
-            let place = round.run(one, self, &[&bytes(name), &text(written)]);
-            round.writes(place, 1);
-        } else if !rows.written.is_empty() {
-            let row = |(name, written): &(Vec<u8>, String)| format!("({}, {})", bytes(name), text(written));
-            let values: Vec<_> = rows.written.iter().map(row).collect();
-            let place = round.add(&format!(
-                "INSERT INTO {table} ({column}, text) VALUES {} \
-                 ON CONFLICT ({column}) DO UPDATE SET text = excluded.text",
-                values.join(", ")
-            ));
-            round.writes(place, values.len());
-        }
-        if !rows.deleted.is_empty() {
-            let names = bytes_list(rows.deleted.iter().map(Vec::as_slice));
-            round.add(&format!("DELETE FROM {table} WHERE {column} = ANY({names})"));
-        }
     }
 }
 

@@ -85,7 +85,7 @@ fn read_of(names: &Names, kind: &str) -> String {
     match kind {
         "store" => names.read_store(Hold::Not),
         "record" => format!("SELECT key = ''::bytea, text || '' FROM {table} LIMIT 0"),
-        _ => format!("SELECT id = ''::bytea, text || '' FROM {table} LIMIT 0"),
+        _ => format!("SELECT id = ''::bytea, text || '', beacon_on || '' FROM {table} LIMIT 0"),
     }
 }
 
@@ -121,7 +121,7 @@ fn statements(names: &Names) -> Round {
             "CREATE TABLE IF NOT EXISTS {record} (key bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50)"
         ),
         format!(
-            "CREATE TABLE IF NOT EXISTS {session} (id bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50)"
+            "CREATE TABLE IF NOT EXISTS {session} (id bytea PRIMARY KEY, text text NOT NULL, beacon_on text) WITH (fillfactor = 50)"
         ),
         format!("INSERT INTO {store} (schema) VALUES ({SCHEMA}) ON CONFLICT DO NOTHING"),
     ] {

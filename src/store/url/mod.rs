@@ -165,6 +165,9 @@ fn nothing(url: &Parts<'_>) -> StoreError {
     refused(nothing_for(url.scheme, if encrypts { "-tls" } else { "" }))
 }
 
+/// Whether PostgreSQL can be used over the application's own pool.
+const HAS_POOL: bool = cfg!(any(feature = "store-postgres-sqlx", feature = "store-postgres-deadpool"));
+
 /// `tls` is what follows the name of the feature.
 fn nothing_for(scheme: &str, tls: &str) -> String {
     match SCHEMES.iter().find(|(known, _)| *known == scheme) {
@@ -177,9 +180,11 @@ fn nothing_for(scheme: &str, tls: &str) -> String {
             )
         }
         Some((_, Some(feature))) => {
+            let pool =
+                if *feature == "store-postgres" && HAS_POOL { ", or open it by PostgresStore::from_pool" } else { "" };
             format!(
-                "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}{tls}, for the command \
-                 line by cargo install leasehold --features cli,{feature}{tls}"
+                "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}{tls}{pool}; for the \
+                 command line install it anew with --features cli,{feature}{tls}"
             )
         }
         _ if scheme == "http" => nothing_for("etcd", tls),

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
     machine::{Body, Key, Message, SessionId, StoreId},
     signal::Notice,
     store::PostgresStore,
 };
 
 use super::on_own_server;
+use tokio::runtime::Runtime;
+
 use crate::{
-    server::{Place, connect, on_server},
+    server::{Place, Server, connect, on_server},
     signals::awake,
     until::until,
 };
@@ -97,5 +101,114 @@ fn a_process_of_the_server_that_dies_shows_nobody_dead() {
         late.watch(9, SessionId(94));
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!late_told.has(&Notice::BeaconGone { watch: 9 }));
+    });
+}
+
+/// A lease that outlasts all waits of these tests.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A context with a beacon and a long lease.
+async fn with_beacon(place: &Place) -> LeaseManager {
+    let store = place.builder().with_beacons().connect().await.unwrap();
+    store.migrate().await.unwrap();
+    LeaseManager::builder(store, TokioExecutor::new()).lease(LONG).build().unwrap()
+}
+
+/// Whether the row of the only session says that a beacon stands.
+async fn is_noted(place: &Place) -> bool {
+    let rows = format!("SELECT text FROM {}_session", place.prefix);
+    let rows = place.client().await.query(&rows, &[]).await.unwrap_or_default();
+    rows.iter().any(|row| row.get::<_, &str>(0).contains("\"beacon\":1"))
+}
+
+/// A replica takes over, and the holder still reaches the old primary.
+#[test]
+fn a_beacon_that_another_server_had_shows_nobody_dead() {
+    let (Some(primary), Some(replica)) = (Server::start(), Server::start()) else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: primary.url(), prefix: "leasehold".into() };
+        let holder = with_beacon(&place).await;
+        let guard = holder.lock("k").acquire().await.unwrap();
+        until("its row says so", async || is_noted(&place).await).await;
+        replica.crash();
+        let frozen = primary.freeze();
+        replica.copy(&primary);
+        drop(frozen);
+        replica.restart();
+        let heir = with_beacon(&Place { url: replica.url(), ..place }).await;
+        // A connection counts as old after 10 s.
+        let early = tokio::time::timeout(Duration::from_secs(15), heir.lock("k").acquire()).await;
+        assert!(early.is_err() && guard.is_valid(), "the holder believes in its lease: {early:?}");
+    });
+}
+
+/// A replica takes over from a primary that hangs. The holder goes on by the replica, and its beacon stays where it was.
+#[test]
+fn a_beacon_that_hangs_with_its_server_shows_nobody_dead() {
+    let (Some(primary), Some(replica)) = (Server::start(), Server::start()) else { return };
+    Runtime::new().unwrap().block_on(async {
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+            primary.port, replica.port
+        );
+        replica.crash();
+        let holder = with_beacon(&Place { url, prefix: "leasehold".into() }).await;
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let place = Place { url: primary.url(), prefix: "leasehold".into() };
+        until("its row says so", async || is_noted(&place).await).await;
+        let _frozen = primary.freeze();
+        replica.copy(&primary);
+        replica.restart();
+        let heir = with_beacon(&Place { url: replica.url(), ..place }).await;
+        let early = tokio::time::timeout(LONG / 2, heir.lock("k").acquire()).await;
+        assert!(early.is_err() && guard.is_valid(), "the holder's heartbeats arrive: {early:?}");
+    });
+}
+
+/// Who died before the waiter came is replaced long before its lease runs out.
+#[test]
+fn a_beacon_that_this_server_had_shows_a_death_to_who_comes_later() {
+    on_server("faults_beacon_late", |place| async move {
+        let there = place.clone();
+        let dies = std::thread::spawn(move || {
+            let runtime = Runtime::new().unwrap();
+            runtime.block_on(async {
+                let holder = with_beacon(&there).await;
+                std::mem::forget(holder.lock("k").acquire().await.unwrap());
+                until("its row says so", async || is_noted(&there).await).await;
+            });
+            // Its connections end with it, and nobody says goodbye.
+            runtime.shutdown_background();
+        });
+        dies.join().unwrap();
+        let heir = with_beacon(&place).await;
+        let granted = tokio::time::timeout(LONG / 2, heir.lock("k").acquire()).await;
+        assert!(granted.is_ok(), "its connection is older than 10 s");
+    });
+}
+
+/// Where the rows say that beacons stand, in their order.
+async fn runs(place: &Place) -> Vec<String> {
+    let rows =
+        format!("SELECT DISTINCT beacon_on FROM {}_session WHERE beacon_on <> '' ORDER BY beacon_on", place.prefix);
+    place.client().await.query(&rows, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// From then on it has no beacon of before, although it did not start again.
+#[test]
+fn a_process_of_the_server_that_dies_ends_a_run() {
+    on_own_server(async |_, place| {
+        let before = with_beacon(place).await;
+        std::mem::forget(before.lock("k").acquire().await.unwrap());
+        until("its row says so", async || is_noted(place).await).await;
+        let run = runs(place).await;
+        assert_eq!(run.len(), 1, "{run:?}");
+        let process: i32 = place.client().await.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let kill = std::process::Command::new("kill").args(["-9", &process.to_string()]).status();
+        assert!(kill.unwrap().success());
+        until("the server answers", async || PostgresStore::connect(&place.url).await.is_ok()).await;
+        let after = with_beacon(place).await;
+        std::mem::forget(after.lock("another").acquire().await.unwrap());
+        until("another run is noted", async || runs(place).await.iter().any(|noted| *noted != run[0])).await;
     });
 }

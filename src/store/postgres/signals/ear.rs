@@ -14,6 +14,7 @@ use super::{
     super::{
         Place,
         carrier::{Exchange, Round},
+        standing::Stands,
     },
     alarm::Alarm,
     hearing,
@@ -32,11 +33,12 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Of the own session.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Beacon {
     /// It is to be raised.
     Wanted,
-    Stands,
+    Stands {
+        _noted: Stands,
+    },
     /// None is wanted, or it is lost for ever.
     None,
 }
@@ -151,7 +153,7 @@ impl Ear {
 
     /// Until the connection is cut.
     async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
-        if self.beacon == Beacon::Wanted {
+        if matches!(self.beacon, Beacon::Wanted) {
             let raised = self.raise(link, heard).await;
             if !matches!(raised, Ok(true)) {
                 // If the session rests now, this tells others of its end.
@@ -206,10 +208,8 @@ impl Ear {
                 .is_ok_and(|answer| answer.is_ok()));
         }
         let raised = timeout(LIMIT, link.raise(self.place.names.beacon(self.session))).await;
-        if !matches!(raised, Ok(Ok(true))) {
-            return Ok(false);
-        }
-        self.beacon = Beacon::Stands;
+        let Ok(Ok(Some(run))) = raised else { return Ok(false) };
+        self.beacon = Beacon::Stands { _noted: self.place.standing.note(self.session, run) };
         self.notice(Notice::BeaconStands(self.session));
         Ok(true)
     }
@@ -244,9 +244,16 @@ impl Ear {
     /// does not answer, or if a beacon is missing and the connection belongs to another session.
     async fn look(&self, link: &Link) -> bool {
         let Some(look) = self.watches.look() else { return true };
-        let Ok(Ok(Some(sight))) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {
+        let Ok(Ok(Some(mut sight))) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await
+        else {
             return false;
         };
+        let missed = self.watches.missed(&look, &sight);
+        if !missed.is_empty() {
+            let asked = timeout(LIMIT, link.ask_elsewhere(&self.place.names, &missed)).await;
+            let Ok(Ok(elsewhere)) = asked else { return false };
+            sight.elsewhere = elsewhere;
+        }
         for watch in self.watches.gone(&look, &sight) {
             self.notice(Notice::BeaconGone { watch });
         }
@@ -254,7 +261,7 @@ impl Ear {
     }
 
     fn lose_beacon(&mut self) {
-        if core::mem::replace(&mut self.beacon, Beacon::None) != Beacon::None {
+        if !matches!(core::mem::replace(&mut self.beacon, Beacon::None), Beacon::None) {
             self.notice(Notice::BeaconLost(self.session));
         }
     }

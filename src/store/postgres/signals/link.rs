@@ -10,6 +10,8 @@ use super::super::{
     failure,
     literal::numbers,
     names::Names,
+    rows::session_of,
+    standing::RUN,
 };
 use super::{
     outbox::Letter,
@@ -73,11 +75,24 @@ impl Link {
         self.line.clone()
     }
 
-    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns false if the lock was taken, or if a
-    /// pooler has replaced the server's connection since [`open`](Self::open).
-    pub(super) async fn raise(&self, lock: i64) -> Result<bool, Failure> {
-        let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
-        Ok(is_true(&self.line.carry(Round::one(&raise)).await?, 0))
+    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if the
+    /// lock was taken, or if a pooler has replaced the server's connection since [`open`](Self::open).
+    pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
+        let raise = format!("CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
+        let answers = self.line.carry(Round::one(&format!("SELECT {raise}, {RUN}"))).await?;
+        let raised = answers.first(0).filter(|row| row.is_true(0));
+        Ok(raised.and_then(|row| row.text(1)).map(String::from))
+    }
+
+    /// Which of these sessions have a row that does not say that a beacon stood in this run of the server.
+    pub(super) async fn ask_elsewhere(&self, names: &Names, sessions: &[SessionId]) -> Result<Vec<SessionId>, Failure> {
+        match self.line.carry(Round::one(&names.read_elsewhere(sessions, RUN))).await {
+            Ok(answers) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
+            Err(failure) if failure.is_cut() => Err(failure),
+            // Where there is no table there are no rows.
+            Err(failure) if failure.code == "42P01" => Ok(Vec::new()),
+            Err(_) => Ok(sessions.to_vec()),
+        }
     }
 
     /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it. `None` if a beacon is
@@ -90,7 +105,8 @@ impl Link {
             round.add(&format!("SELECT {call}({waits})"))
         });
         let answers = self.line.carry(round).await?;
-        let seen = Sight { held: locks_in(&answers), has_said: change.is_some_and(|change| is_true(&answers, change)) };
+        let has_said = change.is_some_and(|change| is_true(&answers, change));
+        let seen = Sight { held: locks_in(&answers), has_said, ..Sight::default() };
         // Most looks find all beacons, and need not pay for reading the server's list.
         if look.finds_all_beacons(&seen) {
             return Ok(Some(seen));

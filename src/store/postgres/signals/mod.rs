@@ -145,7 +145,7 @@ impl Signals for PostgresSignals {
         if self.beacons {
             let names = &self.place.names;
             self.tell(|awake| {
-                awake.watches.add(watch, Locks { beacon: names.beacon(session), waits: names.waits(session) });
+                awake.watches.add(watch, Locks { session, beacon: names.beacon(session), waits: names.waits(session) });
                 Some(Event::Watches)
             });
         }
@@ -158,7 +158,7 @@ impl Signals for PostgresSignals {
         });
     }
 
-    /// A young connection cannot tell dead contexts from those that have not yet connected again to a restarted server.
+    /// A young connection cannot tell dead contexts from those that were cut off and have not yet connected again.
     fn shows_deaths_at_once(&self) -> bool {
         false
     }

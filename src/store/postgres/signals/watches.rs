@@ -14,6 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::executor::Mutex;
+use crate::machine::SessionId;
 
 /// The pause between two looks if a watched context does not wait, if nothing is watched any more, or if the connection is young.
 const OFTEN: Duration = Duration::from_millis(50);
@@ -24,13 +25,14 @@ const SELDOM: Duration = Duration::from_millis(500);
 const RARELY: Duration = Duration::from_secs(2);
 /// A context that has watched the same ones for this long is in a queue that does not move.
 const STILL: Duration = Duration::from_secs(10);
-/// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
+/// A cut ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Watches by number, with the advisory locks of each watched session, and when this connection last looked at them.
 ///
 /// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. One that it never saw
-/// may have been, unless the connection is older than `GRACE`. The server's clock proves nothing: it may jump.
+/// is missed only if its session's row says that it stood in this run of the server, and if the connection is older than `GRACE`: a cut may
+/// have ended it. The server's clock proves nothing: it may jump.
 #[derive(Debug)]
 pub(super) struct Watches(Mutex<Watched>);
 
@@ -66,6 +68,7 @@ struct Watch {
 /// The advisory locks of a session that others look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Locks {
+    pub(super) session: SessionId,
     /// The session holds it while it lives.
     pub(super) beacon: i64,
     /// The session holds it while it waits.
@@ -95,6 +98,8 @@ impl Look {
 pub(super) struct Sight {
     /// Which of the locks are held.
     pub(super) held: Vec<i64>,
+    /// Sessions of which this server has no beacon because it [stood elsewhere](super::super::standing).
+    pub(super) elsewhere: Vec<SessionId>,
     /// Whether the `waits` lock was taken or given up as the look asked. Taking it fails while another context is looking at it.
     pub(super) has_said: bool,
 }
@@ -188,6 +193,22 @@ impl Watches {
         (!watches.is_empty() || says_waits.is_some()).then_some(Look { watches, says_waits })
     }
 
+    /// The sessions whose beacons would prove by their absence alone that their contexts have ended: this connection never saw them, and
+    /// is old.
+    pub(super) fn missed(&self, look: &Look, sight: &Sight) -> Vec<SessionId> {
+        let watched = self.watched();
+        if Instant::now() < watched.proves_from {
+            return Vec::new();
+        }
+        let is_missed = |locks: &Locks| !sight.held.contains(&locks.beacon) && !watched.seen.contains(&locks.beacon);
+        look.watches
+            .iter()
+            .map(|(_, locks)| locks)
+            .filter(|locks| is_missed(locks))
+            .map(|locks| locks.session)
+            .collect()
+    }
+
     /// Ends and returns those of these watches whose contexts have ended, because their beacons are gone.
     pub(super) fn gone(&self, look: &Look, sight: &Sight) -> Vec<u64> {
         let (mut watched, now) = (self.watched(), Instant::now());
@@ -202,12 +223,13 @@ impl Watches {
             .for_each(|(_, locks)| watched.note_seen(locks.beacon));
         let Watched { locks: watches, seen, .. } = &mut *watched;
         let is_gone = |watch: &mut Watch| {
-            let Locks { beacon, waits } = watch.locks;
+            let Locks { session, beacon, waits } = watch.locks;
             if !look.watches.contains(&(watch.number, watch.locks)) {
                 return false;
             }
             watch.waits = is_held(waits);
-            (proves || seen.contains(&beacon)) && !is_held(beacon)
+            let is_missed = proves && !sight.elsewhere.contains(&session);
+            (is_missed || seen.contains(&beacon)) && !is_held(beacon)
         };
         watches.extract_if(.., is_gone).map(|watch| watch.number).collect()
     }
@@ -217,12 +239,12 @@ impl Watches {
 mod tests {
     use super::*;
 
-    const SESSION: Locks = Locks { beacon: 7, waits: 70 };
+    const SESSION: Locks = Locks { session: SessionId(7), beacon: 7, waits: 70 };
 
     /// A look that finds these locks held.
     fn look(watches: &Watches, held: &[i64]) -> Vec<u64> {
         let look = watches.look().expect("there is something to do");
-        watches.gone(&look, &Sight { held: held.to_vec(), has_said: true })
+        watches.gone(&look, &Sight { held: held.to_vec(), has_said: true, ..Sight::default() })
     }
 
     #[test]
@@ -268,7 +290,7 @@ mod tests {
         let watches = Watches::new();
         watches.add(1, SESSION);
         let first = watches.look().unwrap();
-        watches.gone(&first, &Sight { held: vec![SESSION.beacon], has_said: false });
+        watches.gone(&first, &Sight { held: vec![SESSION.beacon], ..Sight::default() });
         assert_eq!(watches.look().unwrap().says_waits, Some(true));
     }
 
@@ -295,7 +317,7 @@ mod tests {
         assert_eq!(pause(), OFTEN, "it waits no longer");
         look(&watches, &[SESSION.beacon, SESSION.waits]);
         assert_eq!(pause(), SELDOM, "it waits again");
-        watches.add(2, Locks { beacon: 8, waits: 80 });
+        watches.add(2, Locks { session: SessionId(8), beacon: 8, waits: 80 });
         assert_eq!(pause(), OFTEN, "this one may hold");
     }
 
@@ -320,7 +342,7 @@ mod tests {
         assert_eq!(pause(), OFTEN, "the one ahead waits no longer");
         look(&watches, &[SESSION.beacon, SESSION.waits]);
         watches.remove(1);
-        let next = Locks { beacon: 8, waits: 80 };
+        let next = Locks { session: SessionId(8), beacon: 8, waits: 80 };
         watches.add(2, next);
         look(&watches, &[next.beacon, next.waits]);
         assert_eq!(pause(), SELDOM, "another one is ahead");

@@ -378,7 +378,10 @@ impl Attempt<'_> {
         let mut round = Round::new(self.by_name);
         // This takes the last of the locks, and its rows decide whether to commit.
         let again = (!others.is_empty()).then(|| round.add(&self.names.read_sessions(&others, Hold::UpdateAtOnce)));
-        self.names.write(changed, &mut round);
+        let own = self.work.batch.session;
+        let has_beacon = self.place.signals.is_some_and(|voice| voice.beacons);
+        let beacon = has_beacon.then(|| (own, self.place.standing.of(own)));
+        self.names.write(changed, beacon.as_ref(), &mut round);
         let store = changed.store.as_ref().map(|text| round.add(&self.names.write_store(read.store.as_deref(), text)));
         if again.is_some() || store.is_some() {
             let answers = match self.loan.carry(&round).await {
