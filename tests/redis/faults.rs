@@ -27,6 +27,7 @@ use crate::{
     proxy_before,
     server::Server,
     shared, still, threads,
+    until::until,
 };
 
 /// Much shorter than a server is waited for.
@@ -465,4 +466,51 @@ async fn a_caller_that_goes_costs_nobody_the_connection_to_a_distant_server() {
             assert!(!goes.await.unwrap(), "it has gone");
         }
     }
+}
+
+/// After a cut, one caller opens the connection, and the others wait for it. It takes longer than a stalled task would be waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_open_one_connection_to_a_distant_server() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "reopens").await;
+    proxy.delay(Way::ToServer, Duration::from_millis(400));
+    proxy.delay(Way::ToClient, Duration::from_millis(400));
+    let store = Arc::new(store);
+    for round in 0..2 {
+        proxy.cut();
+        // By then, the connection is checked before it is used.
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        let callers = (0..20).map(|number| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(50) * number).await;
+                store
+                    .transact(look(200 + u128::from(number) + round * 100), now(), Duration::from_secs(8))
+                    .await
+                    .map(drop)
+            })
+        });
+        for answer in futures::future::join_all(callers).await {
+            answer.unwrap().unwrap();
+        }
+    }
+}
+
+/// A caller that gives up before the answer says nothing about the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_give_up_early_do_not_keep_a_dead_connection() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "gives up").await;
+    store.transact(look(300), now(), Duration::from_secs(5)).await.unwrap();
+    proxy.strand();
+    let mut tries = 0;
+    until("somebody opens another connection", async || {
+        tries += 1;
+        let asked = store.transact(look(301), now(), Duration::from_secs(5));
+        let answered = timeout(Duration::from_millis(500), asked).await.is_ok_and(|said| said.is_ok());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        answered
+    })
+    .await;
+    assert!(tries <= 10, "{tries} tries");
 }

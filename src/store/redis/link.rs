@@ -50,8 +50,9 @@ pub(super) struct Link {
 
 struct Kept {
     node: Node,
-    /// When it was used last; `None` if it must be checked before it is used again.
-    asked_at: Option<Instant>,
+    opened_at: Instant,
+    /// When the server answered last; `None` if the connection must be checked before it is used again.
+    answered_at: Option<Instant>,
     check: Option<Check>,
 }
 
@@ -112,17 +113,19 @@ impl Slot {
         *self.0.lock() = Arc::default();
     }
 
-    fn forget(&self) {
+    /// Forgets the connection, unless it was opened after this time.
+    fn forget(&self, until: Instant) {
         // Whoever holds the lock is already opening a new one.
         if let Some(mut kept) = self.current().kept.try_lock() {
-            *kept = None;
+            kept.take_if(|kept| kept.opened_at <= until);
         }
     }
 
-    /// Has the connection checked before it is used again.
-    fn doubt(&self) {
+    /// Notes when the server answered last; `None` has the connection checked before it is used again.
+    fn note_answer(&self, at: Option<Instant>) {
+        // A task that checks the connection at this moment learns by itself whether it stands.
         if let Some(kept) = self.current().kept.try_lock().as_deref_mut().and_then(Option::as_mut) {
-            kept.asked_at = None;
+            kept.answered_at = at;
         }
     }
 }
@@ -130,7 +133,7 @@ impl Slot {
 impl Kept {
     /// Whether the connection still stands. The server has this long to say so.
     async fn stands(&mut self, patience: Duration) -> bool {
-        if self.asked_at.is_some_and(|at| at.elapsed() <= IDLE) {
+        if self.answered_at.is_some_and(|at| at.elapsed() <= IDLE) {
             return true;
         }
         // An answer of long ago says nothing of now.
@@ -139,6 +142,7 @@ impl Kept {
         let left = patience.saturating_sub(check.since.elapsed());
         let stands = timeout(left, check.answers.clone()).await.unwrap_or(false);
         self.check = None;
+        self.answered_at = stands.then(Instant::now);
         stands
     }
 }
@@ -151,7 +155,7 @@ impl Check {
     }
 }
 
-/// A connection that nobody used for this long is checked before use. Servers and proxies close idle connections, and after a write to a
+/// A connection on which nothing came back for this long is checked before use. Servers and proxies close idle connections, and after a write to a
 /// closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
 /// The check may take half of the longest time limit of any caller, but at least this long, and at most [`LONGEST_PATIENCE`]. To open another
@@ -223,7 +227,7 @@ impl Link {
             let (kept, address, is_asking) = match self.route.redirect(refusal, &node.address) {
                 Some(Redirect::Moved(address)) => {
                     // The migration is over.
-                    self.importing.forget();
+                    self.importing.forget(Instant::now());
                     (&self.connection, address, false)
                 }
                 Some(Redirect::Ask(address)) => (&self.importing, address, true),
@@ -243,17 +247,22 @@ impl Link {
         stage: Stage<'_>,
     ) -> Result<Result<Value, RedisError>, StoreError> {
         stage.begins();
+        let began = Instant::now();
         let answer = if is_asking {
             ask_importing(node, command).await
         } else {
             node.connection.send_packed_command(command).await
         };
         stage.answered(answer.is_ok());
+        if answer.is_ok() {
+            let place = if is_asking { &self.importing } else { &self.connection };
+            place.note_answer(Some(Instant::now()));
+        }
         match answer {
             Ok(Value::ServerError(refusal)) => Ok(Err(refusal.into())),
             Ok(value) => Ok(Ok(value)),
             Err(error) => {
-                self.forget();
+                self.forget(began);
                 Err(failure::of_silence(&node.address, &error, stage))
             }
         }
@@ -267,7 +276,7 @@ impl Link {
             self.route.ask_another();
         }
         if is_cut_off || failure::is_of_a_replica(refusal) {
-            self.forget();
+            self.forget(Instant::now());
         }
         if self.route.is_cluster() && matches!(refusal.code(), Some("MOVED" | "ASK")) {
             return failure::of_redirects(&self.address(), refusal, stage);
@@ -285,16 +294,18 @@ impl Link {
             return Ok(node);
         }
         *kept = None;
-        // A check may have taken long. The time to connect counts by itself.
+        // A check may have taken long. The time to connect counts by itself, and so does the time for the settings.
         place.note_locked();
         let mut node = match wanted {
             Some(address) => self.route.open_at(address, &self.files).await?,
             None => self.route.open(&self.files).await?,
         };
+        place.note_locked();
         self.check_settings(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock() = Arc::clone(&node.address);
-        *kept = Some(Kept { node: node.clone(), asked_at: Some(Instant::now()), check: None });
+        let now = Instant::now();
+        *kept = Some(Kept { node: node.clone(), opened_at: now, answered_at: Some(now), check: None });
         Ok(node)
     }
 
@@ -333,10 +344,10 @@ impl Link {
         Some((client.get_async_pubsub().await.ok()?, address_of(&client)))
     }
 
-    /// Lets the next command open a connection anew: this one is broken, or nothing comes back on it.
-    pub(super) fn forget(&self) {
-        self.connection.forget();
-        self.importing.forget();
+    /// Lets the next command open a connection anew: the one of this time is broken, or nothing comes back on it.
+    pub(super) fn forget(&self, until: Instant) {
+        self.connection.forget(until);
+        self.importing.forget(until);
     }
 
     /// Notes the time limit of a transaction.
@@ -353,8 +364,8 @@ impl Link {
     }
 
     fn doubt(&self) {
-        self.connection.doubt();
-        self.importing.doubt();
+        self.connection.note_answer(None);
+        self.importing.note_answer(None);
     }
 
     pub(super) fn close(&self) {
@@ -384,16 +395,16 @@ impl Link {
         writing: &AtomicBool,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let began = Instant::now();
         match timeout(limit, work).await {
             Ok(done) => done,
             Err(_) => {
                 // A caller with a short limit does not take the connection from one that waits for longer.
                 if limit < self.longest_limit() {
-                    self.doubt()
+                    self.doubt();
                 } else {
-                    self.forget()
+                    self.forget(began);
                 }
-
                 if let (0, Some(server)) = (self.opened(), self.route.only_server()) {
                     return Err(failure::of_opening(server, limit));
                 }
@@ -419,7 +430,6 @@ async fn standing(kept: &mut Option<Kept>, patience: Duration) -> Option<Node> {
         *kept = None;
         return None;
     }
-    connection.asked_at = Some(Instant::now());
     Some(connection.node.clone())
 }
 

@@ -3,6 +3,7 @@
 use std::{format, string::String, vec::Vec};
 
 use redis::{Value, cmd};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::{
@@ -71,7 +72,7 @@ fn of_sentinel(link: &Link) -> StoreError {
 fn of_role(link: &Link) -> StoreError {
     let told = format!("Redis at {} is a read replica, which may not know the latest leases", link.address());
     if link.has_successors() {
-        link.forget();
+        link.forget(Instant::now());
         return StoreError::transient(format!("{told}; wait until its group has agreed on a new master"));
     }
     failure::unsupported(format!("{told}; connect to its master"))

@@ -347,7 +347,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             "src/machine/context/store_queue/apart.rs",
             "self.waiting.push(self.later.remove(at));",
-            "self.waiting.extend(self.later.drain(at.min(0)..));",
+            "self.waiting.push(self.later.remove(at));
+            let others = take(&mut self.later, &|operation| !operation.is_refused());
+            self.waiting.extend(others);",
         )],
     ),
     Mutant::new(
