@@ -48,7 +48,7 @@ use memory::Memory;
 use names::Names;
 use neighbours::Neighbours;
 pub use options::PostgresStoreBuilder;
-use signals::{Hearing, PostgresSignals, Speaking};
+use signals::{Ears, Hearing, PostgresSignals, Speaking};
 use standing::Standing;
 use sweep::Crowding;
 use transaction::Work;
@@ -136,6 +136,7 @@ struct Place {
     crowding: Crowding,
     hearing: Hearing,
     standing: Standing,
+    ears: Ears,
 }
 
 /// The kind of signals that a store has.

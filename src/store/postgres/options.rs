@@ -16,7 +16,7 @@ use super::{
     names::{Names, is_plain},
     neighbours::Neighbours,
     schema::KINDS,
-    signals::{Hearing, Speaking, check_for_beacons},
+    signals::{Ears, Hearing, Speaking, check_for_beacons},
     standing::Standing,
     sweep::Crowding,
     transaction::TRIES,
@@ -162,7 +162,7 @@ impl PostgresStoreBuilder {
         let (names, hearing) = timeout_at(deadline, asking.boxed()).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory, crowding) = (Neighbours::default(), Memory::default(), Crowding::default());
         let (durability, signals) = (self.durability, self.signals);
-        let standing = Standing::default();
+        let (standing, ears) = (Standing::default(), Ears::default());
         let place = Place {
             lending,
             exchange,
@@ -175,6 +175,7 @@ impl PostgresStoreBuilder {
             crowding,
             hearing,
             standing,
+            ears,
         };
         Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }

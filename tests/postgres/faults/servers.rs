@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::store::{PostgresStore, Store};
+use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
+    store::{PostgresStore, Store},
+};
 use tokio::{runtime::Runtime, time::timeout};
 
 use super::{ask, ask_within, is_granted, manager, on_own_server};
@@ -109,6 +113,31 @@ fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_f
         assert!(error.retry && error.message.contains("28000"), "{error}");
         primary.restart();
         assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
+
+/// The first host hangs, and a replica takes over that lacks the latest grant. The connection for signals only listens, and the kernel of the
+/// host keeps it alive.
+#[test]
+fn a_holder_whose_grant_a_failover_lost_is_told_although_the_old_server_only_hangs() {
+    let (Some(primary), Some(replica)) = (Server::start(), Server::start()) else { return };
+    Runtime::new().unwrap().block_on(async {
+        replica.crash();
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, replica.port);
+        let url = format!("postgres://postgres@{hosts}/postgres?target_session_attrs=read-write");
+        let store = Place { url, prefix: "leasehold".into() }.store().await;
+        let holder = LeaseManager::builder(store, TokioExecutor::new()).lease(Duration::from_secs(8)).build().unwrap();
+        let _base = holder.lock("base").acquire().await.unwrap();
+        let frozen = primary.freeze();
+        replica.copy(&primary);
+        drop(frozen);
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let _frozen = primary.freeze();
+        replica.restart();
+        let heir = manager(Place { url: replica.url(), prefix: "leasehold".into() }.store().await);
+        let _granted = timeout(PATIENCE, heir.lock("k").acquire()).await.unwrap().unwrap();
+        let lost = timeout(Duration::from_secs(30), guard.lost()).await;
+        assert!(lost.is_ok(), "two contexts hold it, and the first is not told");
     });
 }
 

@@ -68,6 +68,11 @@ async fn heard_before(alarm: impl Future<Output = ()>, heard: &mut UnboundedRece
     }
 }
 
+/// Whether the server answers on this connection.
+async fn answers(link: &Link) -> bool {
+    timeout(LIMIT, link.line().carry(Round::one("SELECT"))).await.is_ok_and(|answer| answer.is_ok())
+}
+
 impl Ear {
     pub(super) fn new(
         exchange: Shared<dyn Exchange>,
@@ -88,6 +93,7 @@ impl Ear {
     }
 
     async fn listen(&mut self, events: UnboundedSender<Event>, heard: &mut UnboundedReceiver<Event>) {
+        self.place.ears.add(events.clone());
         let (mut backoff, woke) = (Backoff::new(SHORTEST_PAUSE), Instant::now());
         for number in 1.. {
             let connected = match self.connect(number, &events, heard).await {
@@ -167,7 +173,7 @@ impl Ear {
         if !self.place.hearing.is_known() {
             trial.spawn(hearing::try_out(self.place.clone(), self.session, link.line()));
         }
-        let mut alarm = Alarm::new();
+        let (mut alarm, mut asked_at) = (Alarm::new(), Instant::now());
         loop {
             let event = match self.watches.next() {
                 None => heard.recv().await,
@@ -182,6 +188,12 @@ impl Ear {
             };
             if matches!(event, Some(Event::Cut { number }) if number == link.number) {
                 return Ok(());
+            }
+            if matches!(event, Some(Event::Doubt { at }) if at > asked_at) {
+                asked_at = Instant::now();
+                if !answers(link).await {
+                    return Ok(());
+                }
             }
             self.take(event, Some(link))?;
         }
@@ -203,9 +215,7 @@ impl Ear {
             self.place.hearing.is_deaf(&self.place.names);
             self.lose_beacon();
             // Its end may be among the events that were taken meanwhile.
-            return Ok(timeout(LIMIT, link.line().carry(Round::one("SELECT")))
-                .await
-                .is_ok_and(|answer| answer.is_ok()));
+            return Ok(answers(link).await);
         }
         let raised = timeout(LIMIT, link.raise(self.place.names.beacon(self.session))).await;
         let Ok(Ok(Some(run))) = raised else { return Ok(false) };
@@ -221,7 +231,7 @@ impl Ear {
             Some(Event::Heard { payload }) => self.hear(&payload),
             Some(Event::Send(letter)) => self.outbox.send(letter, link),
             // The watches changed, so the loop computes the next look anew. Or the end of an earlier connection arrived late.
-            Some(Event::Watches | Event::Cut { .. }) => {}
+            Some(Event::Watches | Event::Doubt { .. } | Event::Cut { .. }) => {}
         }
         Ok(())
     }

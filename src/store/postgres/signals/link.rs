@@ -3,7 +3,10 @@
 use core::time::Duration;
 use std::{boxed::Box, string::String, vec::Vec};
 
-use tokio::{sync::mpsc::UnboundedSender, time::sleep};
+use tokio::{
+    sync::mpsc::UnboundedSender,
+    time::{Instant, sleep},
+};
 
 use super::super::{
     carrier::{Answers, Exchange, Failure, Line, Round, Row},
@@ -31,6 +34,8 @@ pub(super) enum Event {
     Send(Letter),
     /// A watch was added or removed.
     Watches,
+    /// At this time, a transaction of the store had waited in vain for its answer.
+    Doubt { at: Instant },
     /// End everything.
     Rest,
 }

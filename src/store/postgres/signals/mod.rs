@@ -2,6 +2,7 @@
 
 mod alarm;
 mod ear;
+mod ears;
 mod hearing;
 mod link;
 mod outbox;
@@ -24,6 +25,7 @@ use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
 
 use ear::Ear;
+pub(super) use ears::Ears;
 pub(super) use hearing::{Hearing, check_for_beacons};
 use link::Event;
 pub(super) use outbox::Letter;

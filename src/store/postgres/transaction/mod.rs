@@ -127,6 +127,7 @@ impl Work {
         // A server that can be reached would have reported by now that its own, shorter limits had passed. So this server may be out of
         // reach on the idle connections, too.
         place.lending.lender().forget_server(began);
+        place.ears.doubt();
         // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
         Err(if committing.load(Ordering::Relaxed) {
             StoreError::unknown("the server did not answer the commit in time")
@@ -141,7 +142,8 @@ impl Work {
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
             // A little less than the whole limit, so that this failure is the one reported.
-            let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
+            let lent = lending.lend(errand, self.limit / 10 * 9).await;
+            let mut lent = lent.inspect_err(|_| place.ears.doubt())?;
             let used = lent.used;
             // Without signals there may be a pooler in between, which gives each transaction another connection.
             let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names, self.limit).await;
