@@ -146,9 +146,9 @@ impl From<InvalidOptions> for AcquireError {
 /// What to do if others hold a key for too long. The npm package leaves these words out, for its size.
 const ASK_WHO: &str = if DROPS_TASKS { "; raise the time-out, or ask `LeaseManager::status` who holds it" } else { "" };
 
-/// Why the store may not have answered by then. In a browser no server can be out of reach.
+/// Why the store had perhaps not answered when the time-out passed. In a browser there is no server.
 const WHY_UNSAID: &str = if DROPS_TASKS {
-    "; its server may be slow or out of reach, an open transaction may block it, or this manager was suspended"
+    "; the store's server may be slow or out of reach, an open transaction may block the store, or this manager was suspended"
 } else {
     "; an open transaction may block it, or this manager was suspended"
 };

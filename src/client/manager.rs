@@ -306,7 +306,7 @@ impl LeaseManager {
     /// and must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.
     ///
     /// # Cancel safety
-    /// The closing begins when the future is polled first. Dropping it after that does not stop the closing, but the store may stay open
+    /// The closing begins when the future is first polled. Dropping it after that does not stop the closing, but the store may stay open
     /// until `close` is called again.
     pub async fn close(&self) {
         self.driver().close().await;

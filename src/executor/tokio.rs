@@ -32,7 +32,7 @@ pub use clock::process_clock;
 ///
 /// **Not for a paused clock.** Leases count on this clock, and not on that of tokio. In a test under `tokio::time::pause` or
 /// `#[tokio::test(start_paused = true)]`, tokio's clock jumps from timer to timer while hardly any real time passes: each timer of a lease
-/// rings too early and is set again at once, so the test spins and ends no sooner. Test with `SimExecutor` (feature `test-util`), whose
+/// fires too early and is set again at once, so the test spins and ends no sooner. Test with `SimExecutor` (feature `test-util`), whose
 /// [own virtual time](https://github.com/leasehold/leasehold/blob/HEAD/docs/test-your-code.md#in-rust) the leases follow, or leave the
 /// clock running. Tokio does not tell whether its clock is paused, so this is not refused.
 ///
@@ -48,8 +48,8 @@ pub use clock::process_clock;
 /// you may also block inside [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html). In a current-thread
 /// runtime `block_in_place` panics.
 ///
-/// **Do not let a task compute for longer than its lease allows.** A task that occupies its thread, even one thread of several, may keep
-/// tokio from running any timer of the runtime. Then nothing renews the leases, and after a lease others are granted them: the guard turns
+/// **Do not let any task of the runtime compute for longer than a lease allows.** A task that occupies its thread, even one thread of
+/// several, may keep tokio from running any timer of the runtime. Then nothing renews the leases, and after a lease others are granted them: the guard turns
 /// invalid in time, but the work goes on. Compute in `spawn_blocking`. Or make the first request of the manager, and open its store, in a
 /// runtime of its own whose thread does nothing else; any other runtime may then use the manager.
 ///
@@ -60,7 +60,7 @@ pub use clock::process_clock;
 /// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock. A request for
 /// one lease that waits in a third runtime then queues again from there, and that runtime renews the leases; whatever else waits fails as
 /// [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next request inside a runtime
-/// makes that one the first; on a thread without a runtime it is refused.
+/// makes its own runtime the first; a request on a thread without a runtime is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
 /// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the other one of those two. If

@@ -10,8 +10,8 @@ pub struct StoreError {
     pub kind: StoreErrorKind,
     /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
-    /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller ones, because one of them may be
-    /// to blame, and only that one fails. After [`Closed`](StoreErrorKind::Closed) all of them fail.
+    /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller transactions, because one of
+    /// them may be to blame, and only that one fails. After [`Closed`](StoreErrorKind::Closed) all of them fail.
     pub retry: bool,
     /// What happened, in words, and the remedy if there is one.
     pub message: String,

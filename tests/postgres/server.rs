@@ -145,7 +145,7 @@ impl Server {
         frozen
     }
 
-    /// Its data are now a copy of another server's, which is frozen or does not run. Nor does this one.
+    /// Makes its data a copy of another server's. This server must not run; the other must be frozen or stopped.
     pub(crate) fn copy(&self, other: &Self) {
         let [from, to] = [other, self].map(|server| server.folder.join("data"));
         let mut shell = as_server("sh");

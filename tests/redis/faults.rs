@@ -468,7 +468,8 @@ async fn a_caller_that_goes_costs_nobody_the_connection_to_a_distant_server() {
     }
 }
 
-/// After a cut, one caller opens the connection, and the others wait for it. It takes longer than a stalled task would be waited for.
+/// After a cut, one caller opens the connection, and the others wait for it. Opening it takes longer than the others would wait
+/// for a stalled task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_open_one_connection_to_a_distant_server() {
     let Some(server) = shared() else { return };

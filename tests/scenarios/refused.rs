@@ -25,7 +25,7 @@ fn needs_bad(batch: &Batch) -> bool {
     batch.operations.iter().any(|ask| ask.key.as_str() == "bad")
 }
 
-/// From now on the store refuses what `is_bad` says; how many transactions it is asked for.
+/// From now on the store refuses what `is_bad` says. Returns a counter of the transactions that it is asked for.
 fn refuses(store: &Judged, is_bad: fn(&Batch) -> bool) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = asked.clone();
@@ -61,7 +61,7 @@ fn a_request_that_is_refused_for_good_fails_no_other() {
     }
 }
 
-/// If nothing works, everybody is told, by a transaction each at most and some to find out.
+/// If nothing works, every request is told: at most one transaction for each, and a few more to find out.
 #[test]
 fn a_store_that_refuses_everything_is_asked_for_each_request_once() {
     for many in [1, 10, 100, 1_000] {

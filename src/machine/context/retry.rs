@@ -64,7 +64,7 @@ impl Machine {
         self.failures_since_doubt.is_some_and(|failures| failures < ATTEMPTS)
     }
 
-    /// The store accepts no transaction of this size, or refuses one of its operations for good: smaller ones are sent at once. Returns
+    /// The store accepts no transaction of this size, or refuses one of its operations for good: smaller transactions are sent at once. Returns
     /// whether this one could be divided.
     // Protocol: docs/protocol.md#s11.
     fn divide_transaction(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
@@ -79,7 +79,7 @@ impl Machine {
         }
         self.last_writers.forget_later(&transaction.forgets);
         gone.iter().for_each(|operation| self.answer_for_ended_session(operation, now));
-        // What it did to the session is not to blame.
+        // The refusal says nothing about the session.
         let error = StoreError { kind: StoreErrorKind::TooLarge, retry: true, ..error.clone() };
         self.session_failed(transaction, &error, now);
         true

@@ -98,7 +98,7 @@ impl PostgresStoreBuilder {
     /// waits (for another key, or for this one in the other mode), of a holder that waited and was granted the key since the last look, or of
     /// a holder that dies together with the first waiter.
     ///
-    /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
+    /// **A connection that a running server closes while its context lives counts as a death.** Another context may then be granted the
     /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s
     /// if the network silently drops packets. Writes that are [fenced](crate::LeaseGuard::fence) or guarded by a token stay safe; other
     /// effects of the holder may overlap with the next holder's.
@@ -106,9 +106,9 @@ impl PostgresStoreBuilder {
     /// A context that connected less than 10 s ago counts an absent beacon as a death only if it has seen that beacon over this
     /// connection. If a holder died before the waiter connected, the waiter may therefore replace it only 10 s after it connected.
     ///
-    /// A restart of the server, or a failover to a replica, ends all beacons, although their contexts live. It shows nobody dead: the row of
-    /// a session says where its beacon stands, and a beacon that stood elsewhere is not missed. Until its context opens another session, its
-    /// death is noticed only after a lease of silence.
+    /// A restart of the server, or a failover to a replica, ends all beacons, although their contexts live. That counts as nobody's death:
+    /// the row of a session says where its beacon was raised, and the absence of a beacon from elsewhere proves nothing. Until a context
+    /// opens another session, the death of that context is noticed only after a lease of silence.
     ///
     /// [`connect`](Self::connect) tries out whether a notification arrives, and fails if none does. That is so behind a pooler that gives
     /// each transaction another connection, such as pgbouncer in transaction mode. Each session then tries it out for its own connection,

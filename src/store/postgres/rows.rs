@@ -219,7 +219,7 @@ impl Names {
         format!("INSERT INTO {table} (key, text) VALUES {values} ON CONFLICT (key) DO UPDATE SET text = excluded.text")
     }
 
-    /// NULL leaves alone [where the beacon stands](super::standing).
+    /// A NULL leaves `beacon_on` as it is.
     pub(super) fn write_sessions(&self, values: &str) -> String {
         let table = self.table("session");
         format!(
@@ -228,8 +228,7 @@ impl Names {
         )
     }
 
-    /// Those of these sessions that have a row, and whose [beacon](super::standing) does not stand in this run of a server. The run is an
-    /// expression.
+    /// Reads which of these sessions have a row that does not name this [run](super::standing) of the server. `run` is an SQL expression.
     pub(super) fn read_elsewhere(&self, sessions: &[SessionId], run: &str) -> String {
         let ids: Vec<_> = sessions.iter().copied().map(bytes_of).collect();
         let (table, ids) = (self.table("session"), bytes_list(ids.iter().map(<[u8; 16]>::as_slice)));

@@ -1,8 +1,8 @@
 //! Where the beacons of a store's own sessions stand: on which server, and in which of its runs.
 //!
 //! A beacon is a lock of one server, which ends with a restart. So a replica that was promoted, or a server that was started again, has
-//! none of the beacons that the rows tell of, although their contexts may live and be cut off. Whoever writes the row of its session
-//! therefore notes there where its beacon stands. A beacon that was noted elsewhere is not missed.
+//! none of the beacons that the rows tell of, although their contexts may live and be cut off. So a session's row also says
+//! where its beacon was raised. The absence of a beacon that was raised elsewhere proves nothing.
 
 use std::{collections::HashMap, string::String};
 

@@ -294,7 +294,7 @@ impl Link {
             return Ok(node);
         }
         *kept = None;
-        // A check may have taken long. The time to connect counts by itself, and so does the time for the settings.
+        // A check may have taken long. The time to connect counts by itself, and so does the time to check the settings.
         place.note_locked();
         let mut node = match wanted {
             Some(address) => self.route.open_at(address, &self.files).await?,
@@ -344,7 +344,7 @@ impl Link {
         Some((client.get_async_pubsub().await.ok()?, address_of(&client)))
     }
 
-    /// Lets the next command open a connection anew: the one of this time is broken, or nothing comes back on it.
+    /// Lets the next command open a connection anew: the one that was open at this time is broken, or nothing comes back on it.
     pub(super) fn forget(&self, until: Instant) {
         self.connection.forget(until);
         self.importing.forget(until);

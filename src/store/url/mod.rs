@@ -180,11 +180,14 @@ fn nothing_for(scheme: &str, tls: &str) -> String {
             )
         }
         Some((_, Some(feature))) => {
-            let pool =
-                if *feature == "store-postgres" && HAS_POOL { ", or open it by PostgresStore::from_pool" } else { "" };
+            let pool = if *feature == "store-postgres" && HAS_POOL {
+                ", or open the store with PostgresStore::from_pool"
+            } else {
+                ""
+            };
             format!(
                 "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}{tls}{pool}; for the \
-                 command line install it anew with --features cli,{feature}{tls}"
+                 command line, install leasehold again with --features cli,{feature}{tls}"
             )
         }
         _ if scheme == "http" => nothing_for("etcd", tls),

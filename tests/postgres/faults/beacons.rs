@@ -138,11 +138,11 @@ fn a_beacon_that_another_server_had_shows_nobody_dead() {
         let heir = with_beacon(&Place { url: replica.url(), ..place }).await;
         // A connection counts as old after 10 s.
         let early = tokio::time::timeout(Duration::from_secs(15), heir.lock("k").acquire()).await;
-        assert!(early.is_err() && guard.is_valid(), "the holder believes in its lease: {early:?}");
+        assert!(early.is_err() && guard.is_valid(), "the holder still considers its lease valid: {early:?}");
     });
 }
 
-/// A replica takes over from a primary that hangs. The holder goes on by the replica, and its beacon stays where it was.
+/// A replica takes over from a primary that hangs. The holder goes on over the replica, and its beacon stays where it was.
 #[test]
 fn a_beacon_that_hangs_with_its_server_shows_nobody_dead() {
     let (Some(primary), Some(replica)) = (Server::start(), Server::start()) else { return };
@@ -165,9 +165,9 @@ fn a_beacon_that_hangs_with_its_server_shows_nobody_dead() {
     });
 }
 
-/// Who died before the waiter came is replaced long before its lease runs out.
+/// A holder that died before the waiter came is replaced long before its lease runs out.
 #[test]
-fn a_beacon_that_this_server_had_shows_a_death_to_who_comes_later() {
+fn a_beacon_that_this_server_had_shows_a_death_to_whoever_comes_later() {
     on_server("faults_beacon_late", |place| async move {
         let there = place.clone();
         let dies = std::thread::spawn(move || {
@@ -194,7 +194,7 @@ async fn runs(place: &Place) -> Vec<String> {
     place.client().await.query(&rows, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// From then on it has no beacon of before, although it did not start again.
+/// After that the server has none of its earlier beacons, although it did not restart.
 #[test]
 fn a_process_of_the_server_that_dies_ends_a_run() {
     on_own_server(async |_, place| {

@@ -30,8 +30,8 @@ impl StoreQueue {
         !self.later.is_empty()
     }
 
-    /// The store has answered an operation that it refused for good before. So the next one does not wait for its time. Whatever failed for
-    /// another reason does: it would use up its attempts.
+    /// The store has now answered an operation that it had refused for good. So the next such operation is sent at once. Operations that
+    /// failed for another reason keep waiting: otherwise they would use up their attempts.
     pub(in super::super) fn retry_next(&mut self) {
         if let Some(at) = self.later.iter().position(PendingOperation::is_refused) {
             self.waiting.push(self.later.remove(at));

@@ -1,4 +1,4 @@
-//! The sessions of a store that hear, for what concerns all of them.
+//! Tells all listening sessions of a store what concerns each of them.
 
 use std::vec::Vec;
 
@@ -19,7 +19,7 @@ impl Ears {
     }
 
     /// A transaction got no answer, or no connection. Then the connections for signals may lead to a server that hangs, which nobody would
-    /// notice otherwise: they only listen, and its machine keeps them alive.
+    /// notice otherwise: they only listen, and the server's machine keeps these connections alive.
     pub(in super::super) fn doubt(&self) {
         let at = Instant::now();
         self.0.lock().retain(|ear| ear.send(Event::Doubt { at }).is_ok());

@@ -34,7 +34,7 @@ pub(super) enum Event {
     Send(Letter),
     /// A watch was added or removed.
     Watches,
-    /// At this time, a transaction of the store had waited in vain for its answer.
+    /// At this time, a transaction of the store had waited in vain for its answer, or for a connection.
     Doubt { at: Instant },
     /// End everything.
     Rest,
@@ -80,8 +80,8 @@ impl Link {
         self.line.clone()
     }
 
-    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if the
-    /// lock was taken, or if a pooler has replaced the server's connection since [`open`](Self::open).
+    /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if
+    /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
         let raise = format!("CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         let answers = self.line.carry(Round::one(&format!("SELECT {raise}, {RUN}"))).await?;
@@ -89,7 +89,7 @@ impl Link {
         Ok(raised.and_then(|row| row.text(1)).map(String::from))
     }
 
-    /// Which of these sessions have a row that does not say that a beacon stood in this run of the server.
+    /// Which of these sessions have a row that does not name this run of the server.
     pub(super) async fn ask_elsewhere(&self, names: &Names, sessions: &[SessionId]) -> Result<Vec<SessionId>, Failure> {
         match self.line.carry(Round::one(&names.read_elsewhere(sessions, RUN))).await {
             Ok(answers) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),

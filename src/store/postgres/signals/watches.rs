@@ -30,9 +30,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Watches by number, with the advisory locks of each watched session, and when this connection last looked at them.
 ///
-/// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. One that it never saw
-/// is missed only if its session's row says that it stood in this run of the server, and if the connection is older than `GRACE`: a cut may
-/// have ended it. The server's clock proves nothing: it may jump.
+/// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. If the
+/// connection never saw a beacon, its absence counts as a death only if the session's row names this run of the server, and the connection is
+/// older than `GRACE`: a cut may have ended the beacon. The server's clock proves nothing: it may jump.
 #[derive(Debug)]
 pub(super) struct Watches(Mutex<Watched>);
 
@@ -193,8 +193,8 @@ impl Watches {
         (!watches.is_empty() || says_waits.is_some()).then_some(Look { watches, says_waits })
     }
 
-    /// The sessions whose beacons would prove by their absence alone that their contexts have ended: this connection never saw them, and
-    /// is old.
+    /// The sessions whose beacons are absent and were never seen by this connection, if it is older than `GRACE`. Their rows still have to
+    /// be asked.
     pub(super) fn missed(&self, look: &Look, sight: &Sight) -> Vec<SessionId> {
         let watched = self.watched();
         if Instant::now() < watched.proves_from {

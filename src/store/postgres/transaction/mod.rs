@@ -136,14 +136,18 @@ impl Work {
         })
     }
 
+    async fn lend<'a>(&self, place: &'a Place) -> Result<Lent<'a>, StoreError> {
+        let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
+        // A little less than the whole limit, so that this failure is the one reported.
+        let lent = place.lending.lend(errand, self.limit / 10 * 9).await;
+        lent.inspect_err(|_| place.ears.doubt())
+    }
+
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
         let Place { lending, names, memory, .. } = place;
         let (mut contested, mut tells) = (Contested::default(), self.tells);
-        let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
-            // A little less than the whole limit, so that this failure is the one reported.
-            let lent = lending.lend(errand, self.limit / 10 * 9).await;
-            let mut lent = lent.inspect_err(|_| place.ears.doubt())?;
+            let mut lent = self.lend(place).await?;
             let used = lent.used;
             // Without signals there may be a pooler in between, which gives each transaction another connection.
             let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names, self.limit).await;
