@@ -11,7 +11,7 @@ pub struct StoreError {
     /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
     /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller transactions, because one of
-    /// them may be to blame, and only that one fails. After [`Closed`](StoreErrorKind::Closed) all of them fail.
+    /// them may be to blame, and only that one fails.
     pub retry: bool,
     /// What happened, in words, and the remedy if there is one.
     pub message: String,
@@ -96,7 +96,7 @@ impl StoreError {
     /// Whether a part of the transaction may succeed: it was too large, or one of its operations is refused for good, and nobody knows
     /// which one.
     pub(crate) fn may_blame_one(&self) -> bool {
-        self.kind == StoreErrorKind::TooLarge || !(self.retry || self.kind == StoreErrorKind::Closed)
+        !self.retry || self.kind == StoreErrorKind::TooLarge
     }
 
     /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.

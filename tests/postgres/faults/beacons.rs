@@ -203,9 +203,11 @@ fn a_process_of_the_server_that_dies_ends_a_run() {
         until("its row says so", async || is_noted(place).await).await;
         let run = runs(place).await;
         assert_eq!(run.len(), 1, "{run:?}");
-        let process: i32 = place.client().await.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let (user, dies) = (place.client().await, place.client().await);
+        let process: i32 = dies.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
         let kill = std::process::Command::new("kill").args(["-9", &process.to_string()]).status();
         assert!(kill.unwrap().success());
+        until("it ends all connections", async || user.is_closed()).await;
         until("the server answers", async || PostgresStore::connect(&place.url).await.is_ok()).await;
         let after = with_beacon(place).await;
         std::mem::forget(after.lock("another").acquire().await.unwrap());

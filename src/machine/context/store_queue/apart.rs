@@ -35,7 +35,6 @@ impl StoreQueue {
     pub(in super::super) fn retry_next(&mut self) {
         if let Some(at) = self.later.iter().position(PendingOperation::is_refused) {
             self.waiting.push(self.later.remove(at));
-            self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
         }
     }
 

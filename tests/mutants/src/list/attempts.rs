@@ -358,7 +358,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("refused::a_request_that_is_refused_for_good"),
         &[edit(
             "src/machine/failure.rs",
-            "self.kind == StoreErrorKind::TooLarge || !(self.retry || self.kind == StoreErrorKind::Closed)",
+            "!self.retry || self.kind == StoreErrorKind::TooLarge",
             "self.kind == StoreErrorKind::TooLarge",
         )],
     ),
