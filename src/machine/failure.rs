@@ -11,7 +11,8 @@ pub struct StoreError {
     /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
     /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller transactions, because one of
-    /// them may be to blame, and only that one fails.
+    /// them may be to blame, and only that one fails. If the store refuses eight of them in a row, each by itself, all others fail at once.
+    /// The stores of the npm package refuse for good only what concerns them as a whole, so there all operations fail.
     pub retry: bool,
     /// What happened, in words, and the remedy if there is one.
     pub message: String,
@@ -96,7 +97,7 @@ impl StoreError {
     /// Whether a part of the transaction may succeed: it was too large, or one of its operations is refused for good, and nobody knows
     /// which one.
     pub(crate) fn may_blame_one(&self) -> bool {
-        !self.retry || self.kind == StoreErrorKind::TooLarge
+        self.kind == StoreErrorKind::TooLarge || (KEYS_MAY_BE_LOCKED && !self.retry)
     }
 
     /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.

@@ -73,9 +73,43 @@ fn a_store_that_refuses_everything_is_asked_for_each_request_once() {
             let told = world.within(secs(10), all).await.expect("each is told");
             assert!(told.into_iter().all(is_refused));
             let asked = asked.load(Relaxed);
-            assert!(asked <= many + 12, "{asked} transactions for {many} requests");
+            assert!(asked <= 20, "{asked} transactions for {many} requests");
         });
     }
+}
+
+/// The error says why, and comes long before a time limit.
+#[test]
+fn a_store_that_refuses_everything_keeps_nobody_waiting() {
+    for many in [1, 100, 1_000] {
+        everywhere(async |world| {
+            let (leases, store) = Judged::over(world);
+            store.take(ms(50));
+            refuses(&store, |_| true);
+            let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).collect();
+            let told = join_all(keys.iter().map(|key| leases.lock(key).timeout(secs(5)).acquire())).await;
+            let late = told.into_iter().filter(|told| !matches!(told, Err(AcquireError::Store(_)))).count();
+            assert_eq!(late, 0, "of {many} are told something else");
+        });
+    }
+}
+
+/// Size was not to blame.
+#[test]
+fn what_was_refused_for_good_makes_later_transactions_no_smaller() {
+    everywhere(async |world| {
+        let (leases, store) = Judged::over(world);
+        let asked = refuses(&store, needs_bad);
+        let keys: Vec<_> = (0..1_000).map(|number| format!("k{number}")).collect();
+        let ask = || join_all(keys.iter().map(|key| leases.lock(key).acquire()).collect::<Vec<_>>());
+        let (guards, bad) = join(ask(), leases.lock("bad").acquire()).await;
+        assert!(is_refused(bad));
+        let before = asked.load(Relaxed);
+        drop(guards);
+        drop(ask().await);
+        let asked = asked.load(Relaxed) - before;
+        assert!(asked <= 20, "{asked} transactions for 1,000 releases and 1,000 requests");
+    });
 }
 
 /// Whoever asks while a transaction is under way shares the next one.
@@ -235,10 +269,10 @@ fn what_was_refused_for_good_uses_up_no_attempts_of_a_request() {
     });
 }
 
-/// However many of them are refused.
+/// As long as fewer than eight in a row are refused: more show that the store refuses everything.
 #[test]
 fn releases_that_are_refused_for_good_delay_no_other_release() {
-    for (bad, good) in [(1, 10), (5, 10), (20, 20), (100, 100)] {
+    for (bad, good) in [(1, 10), (5, 10), (7, 100), (7, 1_000)] {
         everywhere(async |world| {
             let (leases, store) = Judged::over(world);
             let other = world.tab();

@@ -71,12 +71,13 @@ impl Machine {
         if error.applied == Applied::Unknown {
             return false;
         }
+        if !self.store_queue.can_divide(transaction, error.kind == StoreErrorKind::TooLarge) {
+            return false;
+        }
         let is_own = transaction.session == self.session.id();
         let (again, gone): (Vec<_>, Vec<_>) =
             transaction.operations.iter().cloned().partition(|operation| is_own || !operation.needs_this_session());
-        if !self.store_queue.divide(transaction.load(), again) {
-            return false;
-        }
+        self.store_queue.put_first(again);
         self.last_writers.forget_later(&transaction.forgets);
         gone.iter().for_each(|operation| self.answer_for_ended_session(operation, now));
         // The refusal says nothing about the session.

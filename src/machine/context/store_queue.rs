@@ -9,6 +9,7 @@ mod search;
 use alloc::vec::Vec;
 
 use super::{
+    failure::KEYS_MAY_BE_LOCKED,
     id::{RequestId, SessionId},
     input::{Slot, TurnId},
     key::Key,
@@ -198,13 +199,15 @@ impl StoreQueue {
         }
     }
 
-    /// The store refused a transaction of this size. Returns whether smaller ones can do the same; they are sent at once.
-    pub(super) fn divide(&mut self, load: usize, operations: Vec<PendingOperation>) -> bool {
-        let can_be_smaller = self.room.narrow(load);
-        if can_be_smaller {
-            self.put_first(operations);
+    /// The store refused this transaction as too large, or for good. Returns whether smaller ones may do the same.
+    pub(super) fn can_divide(&mut self, transaction: &Transaction, is_too_large: bool) -> bool {
+        let load = transaction.load();
+        if is_too_large || !KEYS_MAY_BE_LOCKED {
+            return self.room.narrow(load);
         }
-        can_be_smaller
+        // What was refused before, and is tried again, says nothing new of the store.
+        let is_new = !transaction.operations.iter().any(PendingOperation::is_refused);
+        is_new && self.room.search(load)
     }
 
     /// The store accepted a transaction of this size.

@@ -219,6 +219,11 @@ pub(super) trait Lender: Send + Sync {
         REMEDY
     }
 
+    /// Whether the server is to blame if no connection becomes free. An application may use up all those of its pool.
+    fn opens_what_it_is_asked_for(&self) -> bool {
+        false
+    }
+
     /// Closes idle connections: they are cut, or will be. The application's pool looks after its own.
     fn forget_idle(&self) {}
 

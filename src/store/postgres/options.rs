@@ -108,7 +108,9 @@ impl PostgresStoreBuilder {
     ///
     /// A restart of the server, or a failover to a replica, ends all beacons, although their contexts live. That counts as nobody's death:
     /// the row of a session says where its beacon was raised, and the absence of a beacon from elsewhere proves nothing. Until a context
-    /// opens another session, the death of that context is noticed only after a lease of silence.
+    /// opens another session, the death of that context is noticed only after a lease of silence. The same happens if somebody resets the
+    /// statistics of the archiver (`pg_stat_reset_shared`), and if the user may not read `pg_stat_archiver`: then only a waiter that has seen
+    /// the beacon takes its absence for a death.
     ///
     /// [`connect`](Self::connect) tries out whether a notification arrives, and fails if none does. That is so behind a pooler that gives
     /// each transaction another connection, such as pgbouncer in transaction mode. Each session then tries it out for its own connection,

@@ -187,6 +187,43 @@ fn a_beacon_that_this_server_had_shows_a_death_to_whoever_comes_later() {
     });
 }
 
+/// Then nobody can tell the runs of the server apart. A waiter that has seen the beacon still knows.
+#[test]
+fn a_user_who_may_not_read_the_statistics_has_a_beacon_nevertheless() {
+    on_own_server(async |_, place| {
+        drop(with_beacon(place).await);
+        let rights = "CREATE ROLE app LOGIN; REVOKE SELECT ON pg_stat_archiver FROM PUBLIC; \
+                      GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_store, leasehold_record, leasehold_session TO app";
+        place.client().await.batch_execute(rights).await.unwrap();
+        let limited = Place { url: place.url.replace("postgres@", "app@"), ..place.clone() };
+        let store = limited.builder().with_beacons().connect().await.unwrap();
+        let heir = LeaseManager::builder(store, TokioExecutor::new()).lease(LONG).build().unwrap();
+        let (waits, dies) = (std::sync::mpsc::channel::<()>(), limited.clone());
+        let holder = std::thread::spawn(move || {
+            let runtime = Runtime::new().unwrap();
+            runtime.block_on(async {
+                let store = dies.builder().with_beacons().connect().await.unwrap();
+                let holder = LeaseManager::builder(store, TokioExecutor::new()).lease(LONG).build().unwrap();
+                std::mem::forget(holder.lock("k").acquire().await.unwrap());
+                until("its row says so", async || is_noted(&dies).await).await;
+                waits.1.recv().unwrap();
+            });
+            runtime.shutdown_background();
+        });
+        until("its row says so", async || is_noted(place).await).await;
+        let asking = tokio::spawn(async move { heir.lock("k").acquire().await.map(|guard| (guard, heir)) });
+        until("the waiter has seen it", async || {
+            let watched = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
+            place.client().await.query(watched, &[]).await.unwrap().len() >= 6
+        })
+        .await;
+        waits.0.send(()).unwrap();
+        holder.join().unwrap();
+        let granted = tokio::time::timeout(LONG / 4, asking).await;
+        assert!(granted.is_ok_and(|told| told.unwrap().is_ok()), "the death is seen");
+    });
+}
+
 /// Where the rows say that beacons stand, in their order.
 async fn runs(place: &Place) -> Vec<String> {
     let rows =

@@ -117,7 +117,15 @@ impl Cohorts {
                     self.note_unanswered_ask(slot, ask.request);
                 }
             }
-            _ => {}
+            Action::Verify { .. }
+            | Action::Downgrade { .. }
+            | Action::Detach { .. }
+            | Action::Release { .. }
+            | Action::Withdraw { .. }
+            | Action::End { .. }
+            | Action::Look
+            | Action::Inspect
+            | Action::Fence { .. } => {}
         }
     }
 

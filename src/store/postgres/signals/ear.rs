@@ -29,6 +29,8 @@ use crate::store::backoff::Backoff;
 
 /// The shortest pause between two attempts to connect.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+/// Many contexts doubt a server at once, and each tells all others. One question answers all of them.
+const OFTEN_ENOUGH: Duration = Duration::from_secs(1);
 /// A question on a connection that takes longer shows that it is cut.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -189,7 +191,7 @@ impl Ear {
             if matches!(event, Some(Event::Cut { number }) if number == link.number) {
                 return Ok(());
             }
-            if matches!(event, Some(Event::Doubt { at }) if at > asked_at) {
+            if matches!(event, Some(Event::Doubt { at }) if at > asked_at + OFTEN_ENOUGH) {
                 asked_at = Instant::now();
                 if !answers(link).await {
                     return Ok(());

@@ -83,10 +83,16 @@ impl Link {
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if
     /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
-        let raise = format!("CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
-        let answers = self.line.carry(Round::one(&format!("SELECT {raise}, {RUN}"))).await?;
-        let raised = answers.first(0).filter(|row| row.is_true(0));
-        Ok(raised.and_then(|row| row.text(1)).map(String::from))
+        let run = self.line.carry(Round::one(&format!("SELECT {RUN}"))).await;
+        let run = match run {
+            Ok(answers) => answers.first(0).and_then(|row| row.text(0)).map(String::from),
+            Err(failure) if failure.is_cut() => return Err(failure),
+            // The user may not read it. Then only those who have seen the beacon take its absence for a death.
+            Err(_) => None,
+        };
+        let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
+        let is_raised = is_true(&self.line.carry(Round::one(&raise)).await?, 0);
+        Ok(is_raised.then(|| run.unwrap_or_default()))
     }
 
     /// Which of these sessions have a row that does not name this run of the server.

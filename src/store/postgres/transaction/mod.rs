@@ -140,7 +140,10 @@ impl Work {
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         // A little less than the whole limit, so that this failure is the one reported.
         let lent = place.lending.lend(errand, self.limit / 10 * 9).await;
-        lent.inspect_err(|_| place.ears.doubt())
+        if lent.is_err() && place.lending.lender().opens_what_it_is_asked_for() {
+            place.ears.doubt();
+        }
+        lent
     }
 
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {

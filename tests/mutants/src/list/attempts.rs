@@ -6,6 +6,7 @@ use crate::{
     edit,
 };
 
+const ROOM: &str = "src/machine/context/store_queue/room.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
 /// A failed attempt is sent again unchanged, even behind a newer attempt of its request.
@@ -353,12 +354,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "liveness",
+        "each request is refused by itself where the store refuses everything",
+        Scenario("refused::a_store_that_refuses_everything"),
+        &[edit(ROOM, "const SURE: u8 = 8;", "const SURE: u8 = 255;")],
+    ),
+    Mutant::new(
+        "cost",
+        "a transaction stays small after one of its operations was refused for good",
+        Scenario("refused::what_was_refused_for_good_makes"),
+        &[edit(ROOM, "MOST.min(self.search * 2)", "MOST.min(self.search)")],
+    ),
+    Mutant::new(
         "S11",
         "an operation that is refused for good fails all others of its transaction",
         Scenario("refused::a_request_that_is_refused_for_good"),
         &[edit(
             "src/machine/failure.rs",
-            "!self.retry || self.kind == StoreErrorKind::TooLarge",
+            "self.kind == StoreErrorKind::TooLarge || (KEYS_MAY_BE_LOCKED && !self.retry)",
             "self.kind == StoreErrorKind::TooLarge",
         )],
     ),

@@ -220,7 +220,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "the largest transaction that a store takes never grows again",
         Rule("divided::what_a_store_takes"),
-        &[edit("src/machine/context/store_queue/room.rs", "MOST.min(self.0 + 1)", "MOST.min(self.0)")],
+        &[edit("src/machine/context/store_queue/room.rs", "MOST.min(self.size + 1)", "MOST.min(self.size)")],
     ),
     Mutant::new(
         "etcd",

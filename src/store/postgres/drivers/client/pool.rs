@@ -65,7 +65,10 @@ impl Lender for Pool {
         "the PostgresStore"
     }
 
-    /// It opens what it is asked for.
+    fn opens_what_it_is_asked_for(&self) -> bool {
+        true
+    }
+
     fn most(&self) -> usize {
         usize::MAX
     }
