@@ -41,7 +41,7 @@ pub struct LeaseEvent {
 ///
 /// Each guard emits one `Granted`, then any number of `Suspect`, each followed by `Certain` unless the lease ends first, then one `Lost` or
 /// `Released`. A lease that cannot be renewed is `Suspect` before it is `Lost`. It is `Lost` without having been `Suspect` if its release
-/// finds that it is gone or gets no answer, if the store fails for good or is full, if its [`max_hold`](crate::LeaseRequest::max_hold) is
+/// finds that it is gone or gets no answer, if it is stolen, if its manager is suspended or closed, if the store fails for good or is full, if its [`max_hold`](crate::LeaseRequest::max_hold) is
 /// over, or if it expires without [`auto_renew`](crate::LeaseRequest::auto_renew).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -49,9 +49,9 @@ pub use clock::process_clock;
 /// runtime `block_in_place` panics.
 ///
 /// **Do not let any task of the runtime compute for longer than a lease allows.** A task that occupies its thread, even one thread of
-/// several, may keep tokio from running any timer of the runtime. Then nothing renews the leases, and after a lease others are granted them: the guard turns
-/// invalid in time, but the work goes on. Compute in `spawn_blocking`. Or make the first request of the manager, and open its store, in a
-/// runtime of its own whose thread does nothing else; any other runtime may then use the manager.
+/// several, may keep tokio from running any timer of the runtime. Then nothing renews the leases, and after a lease others are granted
+/// them: the guard turns invalid in time, but the work goes on. Compute in `spawn_blocking`. Or make the first request of the manager, and
+/// open its store, in a runtime of its own whose thread does nothing else; any other runtime may then use the manager.
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
 /// runtime, starts it in the runtime in which the first request was made. Two runtimes have a timer that renews the leases: the one of the

@@ -14,6 +14,7 @@ mod contract;
 mod counter;
 #[path = "../stores/delays.rs"]
 mod delays;
+mod distant;
 mod examples;
 mod failover;
 #[path = "../stores/far.rs"]

@@ -64,8 +64,8 @@ impl Machine {
         self.failures_since_doubt.is_some_and(|failures| failures < ATTEMPTS)
     }
 
-    /// The store accepts no transaction of this size, or refuses one of its operations for good: smaller transactions are sent at once. Returns
-    /// whether this one could be divided.
+    /// The store accepts no transaction of this size, or refuses one of its operations for good: smaller transactions are sent at once.
+    /// Returns whether this one could be divided.
     // Protocol: docs/protocol.md#s11.
     fn divide_transaction(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
         if error.applied == Applied::Unknown {

@@ -155,11 +155,11 @@ impl Check {
     }
 }
 
-/// A connection on which nothing came back for this long is checked before use. Servers and proxies close idle connections, and after a write to a
-/// closed one it would be unknown whether it arrived.
+/// A connection on which nothing came back for this long is checked before use. Servers and proxies close idle connections, and after a
+/// write to a closed one it would be unknown whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
-/// The check may take half of the longest time limit of any caller, but at least this long, and at most [`LONGEST_PATIENCE`]. To open another
-/// connection to a distant server would take longer than to wait.
+/// The check may take half of the longest time limit of any caller, but at least this long, and at most [`LONGEST_PATIENCE`]. To open
+/// another connection to a distant server would take longer than to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Shorter than [`STANDS_STILL`], so that a task that checks is not mistaken for one that has stalled.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(1_900);

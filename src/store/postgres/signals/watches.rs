@@ -31,8 +31,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Watches by number, with the advisory locks of each watched session, and when this connection last looked at them.
 ///
 /// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. If the
-/// connection never saw a beacon, its absence counts as a death only if the session's row names this run of the server, and the connection is
-/// older than `GRACE`: a cut may have ended the beacon. The server's clock proves nothing: it may jump.
+/// connection never saw a beacon, its absence counts as a death only if the session's row names this run of the server, and the connection
+/// is older than `GRACE`: a cut may have ended the beacon. The server's clock proves nothing: it may jump.
 #[derive(Debug)]
 pub(super) struct Watches(Mutex<Watched>);
 
