@@ -44,6 +44,10 @@ pub(crate) trait Witness {
     /// An upgrade changes the token.
     fn token(&self) -> u64;
     fn loss(&self) -> Option<LostReason>;
+    /// When it stops believing, and when at the latest by all that it has asked the store so far; by its own clock, if it has one.
+    fn certainty(&self) -> Option<(Monotonic, Monotonic)> {
+        None
+    }
 }
 
 /// A guard that somebody has, and what the judge saw of it.
@@ -60,16 +64,27 @@ pub(crate) struct Watched<W> {
     doubted: bool,
     /// Its loss was reported, and the judge has checked it.
     lost: bool,
+    /// Its lease was stolen: how long it may believe in it all the same, by its own clock.
+    misled_until: Option<Monotonic>,
 }
 
 impl<W: Witness> Watched<W> {
     pub(crate) fn new(witness: W, context: u64, (key, token, grant): (usize, u64, u64)) -> Self {
         let (shares_in_process, downgrades, doubted, lost) = (false, false, false, false);
-        Self { witness, context, key, token, grant, shares_in_process, downgrades, doubted, lost }
+        let misled_until = None;
+        Self { witness, context, key, token, grant, shares_in_process, downgrades, doubted, lost, misled_until }
     }
 
     fn shares(&self) -> bool {
         self.downgrades || self.witness.is_shared()
+    }
+
+    /// Its lease was stolen, and it has not been notified. What it asked the store before may still confirm its lease; what it asks
+    /// afterwards may not.
+    fn is_misled_for_too_long(&mut self) -> bool {
+        let Some((until, latest)) = self.witness.certainty() else { return false };
+        let longest = until.max(latest);
+        until > *self.misled_until.get_or_insert(longest)
     }
 }
 
@@ -262,7 +277,7 @@ impl<W: Witness> Judge<W> {
     /// conflicts was handed out, or once it was notified of the loss.
     pub(crate) fn look(&mut self, now: Monotonic) {
         self.look_at_losses();
-        let Self { guards, handed, robbed, wrong, shaken_until, tally, .. } = self;
+        let Self { guards, handed, robbed, stolen, wrong, shaken_until, tally, .. } = self;
         let mut believers = Vec::<(usize, u64, bool, bool)>::new();
         for watched in guards.iter_mut().filter(|watched| watched.witness.is_awake()) {
             if !watched.witness.is_valid() {
@@ -278,7 +293,13 @@ impl<W: Witness> Judge<W> {
             }
             // If it was just upgraded, the judge learns that in a moment.
             let upgraded = watched.witness.token() != token;
-            if upgraded || now < *shaken_until || robbed.contains(&(key, grant)) {
+            if upgraded || now < *shaken_until {
+                continue;
+            }
+            if robbed.contains(&(key, grant)) {
+                if stolen.contains(&(key, grant)) && watched.is_misled_for_too_long() {
+                    wrong.push(format!("{token} of k{key} was stolen, and its lease was confirmed afterwards"));
+                }
                 continue;
             }
             let shares = watched.shares();

@@ -210,7 +210,7 @@ fn p_a_lease_without_a_guard_outlives_its_context_for_a_lease() {
 fn p_twenty_suspensions_leave_nothing_behind() {
     everywhere(async |world| {
         let tally = Tally::default();
-        let oracle = Oracle::new(world.sim.clone(), tally.clone());
+        let oracle = Oracle::new(world.sim.clone(), tally.clone(), LEASE);
         let vault = Vault::new(StoreClock::Observed, false, 3, oracle.clone());
         let [one, two] = [(); 2].map(|()| {
             let executor = world.sim.context();

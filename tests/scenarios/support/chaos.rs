@@ -85,7 +85,7 @@ impl Chaos {
             0 => 4 + dice.index(17),
             few => 1 + usize::try_from(few).unwrap() / 3,
         };
-        let oracle = Oracle::new(sim.clone(), tally);
+        let oracle = Oracle::new(sim.clone(), tally, ms(how.lease_ms));
         let vault = Vault::new(clock, how.forgets, keys, oracle.clone());
         Self {
             how,

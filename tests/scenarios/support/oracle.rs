@@ -1,6 +1,13 @@
 //! Who watches every guard at every moment, and counts what happened.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use leasehold::{
     LeaseGuard, LeaseParts, LeaseState, LeaseWatch, LostReason, Mode,
@@ -20,8 +27,11 @@ use crate::support::{
 #[derive(Clone)]
 pub(crate) struct Oracle {
     seen: Arc<Mutex<Seen>>,
+    /// How long the leases of each context are, or were asked to be.
+    leases_ms: Arc<Mutex<BTreeMap<u64, Arc<AtomicU64>>>>,
     sim: SimExecutor,
     pub(crate) tally: Tally,
+    lease: Duration,
     loud: bool,
 }
 
@@ -38,6 +48,8 @@ struct Guard {
     guard: Arc<LeaseGuard>,
     watch: LeaseWatch,
     executor: PausingExecutor,
+    /// How long a lease of its context is, or was asked to be.
+    lease_ms: Arc<AtomicU64>,
 }
 
 impl Witness for Guard {
@@ -63,14 +75,19 @@ impl Witness for Guard {
             _ => None,
         }
     }
+
+    fn certainty(&self) -> Option<(Monotonic, Monotonic)> {
+        let now = self.executor.now().monotonic;
+        Some((now.plus(self.guard.remaining().as_millis() as u64), now.plus(self.lease_ms.load(Relaxed))))
+    }
 }
 
 impl Oracle {
-    pub(crate) fn new(sim: SimExecutor, tally: Tally) -> Self {
+    pub(crate) fn new(sim: SimExecutor, tally: Tally, lease: Duration) -> Self {
         let judge = Judge::new(tally.clone());
         let seen = Seen { judge, parcels: Vec::new(), granted: 0, over: false, calm: false };
         let loud = std::env::var_os("HISTORY_TRACE").is_some();
-        Self { seen: Arc::new(Mutex::new(seen)), sim, tally, loud }
+        Self { seen: Arc::new(Mutex::new(seen)), leases_ms: Arc::default(), sim, tally, lease, loud }
     }
 
     /// Whether everything is to be told as it happens.
@@ -139,7 +156,8 @@ impl Oracle {
         let Some(grant) = place.vault.grant_of(place.key, guard.token()) else {
             return self.accuse(format!("{token} was never granted"));
         };
-        let witness = Guard { guard: guard.clone(), watch: guard.watch(), executor: place.executor.clone() };
+        let (watch, lease_ms) = (guard.watch(), self.lease_ms(place.context));
+        let witness = Guard { guard: guard.clone(), watch, executor: place.executor.clone(), lease_ms };
         let mut watched = Watched::new(witness, place.context, (place.key, token, grant));
         watched.shares_in_process = place.shares_in_process;
         self.tell(|| {
@@ -150,6 +168,16 @@ impl Oracle {
         seen.judge.hand_out(watched, self.sim.now().monotonic);
         drop(seen);
         self.look();
+    }
+
+    fn lease_ms(&self, context: u64) -> Arc<AtomicU64> {
+        let own = || Arc::new(AtomicU64::new(self.lease.as_millis() as u64));
+        self.leases_ms.lock().unwrap().entry(context).or_insert_with(own).clone()
+    }
+
+    /// A context asks for a lease of this length, which concerns all that it holds.
+    pub(crate) fn extends(&self, context: u64, span: Duration) {
+        self.lease_ms(context).fetch_max(span.as_millis() as u64, Relaxed);
     }
 
     /// The guard is about to share.

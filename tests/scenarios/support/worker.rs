@@ -267,7 +267,11 @@ impl Worker {
                 self.oracle.downgrades(guard);
                 drop(self.dropped(guard.downgrade(), 2).await);
             }
-            4 => drop(guard.extend(self.span(40) + ms(1)).await),
+            4 => {
+                let span = self.span(40) + ms(1);
+                self.oracle.extends(self.context, span);
+                drop(guard.extend(span).await);
+            }
             5 | 6 => {
                 self.oracle.downgrades(guard);
                 let shared = guard.downgrade().await;
