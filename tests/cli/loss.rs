@@ -299,6 +299,8 @@ fn warn_does_not_belittle_a_lease_that_has_run_out() {
     running.until_err("the command goes on, and another process may have been granted the key");
     drop(busy);
     running.until_err("is lost: ");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.end().0, 143, "the command went on");
 }
 
 /// A leasehold that is stopped cannot end anything: it does so when it goes on.
