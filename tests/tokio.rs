@@ -6,6 +6,8 @@
 mod contest;
 #[path = "tokio/cooperation.rs"]
 mod cooperation;
+#[path = "tokio/executors.rs"]
+mod executors;
 #[path = "tokio/pumps.rs"]
 mod pumps;
 #[path = "tokio/runtimes.rs"]

@@ -5,6 +5,7 @@ mod bounds;
 mod marks;
 mod mutex;
 mod part;
+mod pointers;
 #[cfg(feature = "test-util")]
 mod sim;
 #[cfg(all(feature = "tokio", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -77,7 +78,8 @@ pub trait LifecycleWatch: MaybeSendSync {
     fn renew(&self) {}
 }
 
-/// What a lease manager needs of the world it runs in.
+/// What a lease manager needs of the world it runs in. A `Box<dyn Executor>` is an executor, too; and so is an `Arc` of an executor, or in a
+/// browser an `Rc`.
 ///
 /// # Behavior
 /// * [`now`](Self::now) MUST read a monotonic clock that all executors of one process share. It must continue while the machine is
