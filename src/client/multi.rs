@@ -209,7 +209,7 @@ impl MultiRequest {
         let (mut guards, mut is_taken) = (Vec::with_capacity(pending.len()), false);
         for ((pending, name), (key, _)) in pending.iter_mut().zip(names).zip(keys) {
             let response = (&mut *pending).await;
-            let guard = pending.guard(response, key, name)?;
+            let guard = pending.guard(response, key, name).map_err(|error| Refused::at(key, error))?;
             is_taken |= guard.is_none();
             guards.extend(guard);
         }

@@ -20,8 +20,8 @@ redis.call('RPUSH', KEYS[2], ARGV[2])";
 pub(crate) async fn count(client: &Client, prefix: &str) {
     let (store, leases) = context(client, prefix).await;
     let leases = leases.lease(killed::LEASE).build().unwrap();
-    // By itself, the client gives up after half a second, and a busy machine takes longer now and then.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(BUSY));
+    // By itself, the client waits for an answer for half a second, and for a connection for one. A busy machine takes longer now and then.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(BUSY)).set_connection_timeout(Some(BUSY));
     let connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     let [number, counts] = ["n", "counts"].map(|name| format!("{prefix}: {name}"));
     let write = async |guard: &LeaseGuard, step| {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use leasehold::{
-    LostReason, StoreError,
+    LostReason, Mode, StoreError,
     executor::process_clock,
     machine::{Applied, Batch, SessionId, StoreErrorKind},
     store::{SqliteStore, Store},
@@ -97,6 +97,32 @@ fn a_newer_format_is_refused_and_kept() {
     connect(&scratch.0).execute("UPDATE leasehold_store SET version = 2", []).unwrap();
     let message = refusal(file(&scratch.0));
     assert!(message.contains("the format 2") && message.contains("update"), "{message}");
+}
+
+/// Whoever reads the message deletes the record of the key that it names.
+#[test]
+fn a_record_that_cannot_be_read_is_named_by_its_own_key() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let open = || {
+            let store = SqliteStore::open(file(&scratch.0)).unwrap();
+            leasehold::LeaseManager::builder(store, leasehold::executor::TokioExecutor::new()).build().unwrap()
+        };
+        let (one, other) = (open(), open());
+        for key in ["a", "b", "c"] {
+            one.lock(key).acquire().await.unwrap().release().await.unwrap();
+        }
+        let change = "UPDATE leasehold_record SET state = '{}' WHERE key = 'b'";
+        assert_eq!(connect(&scratch.0).execute(change, []).unwrap(), 1);
+        let keys = || other.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive), ("c", Mode::Exclusive)]);
+        let messages = [keys().try_acquire().await.map(drop), keys().acquire().await.map(drop)]
+            .map(|refused| refused.unwrap_err().to_string());
+        assert!(
+            messages.iter().all(|message| message.contains("the key \"b\": the stored value is no lease record")),
+            "{messages:?}"
+        );
+        assert!(one.list("a").await.unwrap().is_empty() && one.lock("c").try_acquire().await.unwrap().is_some());
+    });
 }
 
 #[test]

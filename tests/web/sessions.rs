@@ -288,6 +288,22 @@ async fn of_very_many_records_the_idle_ones_go_when_a_connection_opens() {
     assert!(!row.contains("\"floor\":0"), "{row}");
 }
 
+/// Tabs that were closed while they held: each key belongs to a session that is gone.
+#[test]
+async fn of_very_many_records_those_of_ended_sessions_go_too() {
+    let (store, database) = working_store("sweep-ended").await;
+    granted(store.transact(acquire("left", 2), now(), LIMIT).await);
+    for number in 0..512 {
+        granted(store.transact(another(&format!("left{number}"), 2, number + 3), now(), LIMIT).await);
+    }
+    store.abandon(SessionId(2));
+    until(async || get_raw(&database, session_row(SessionId(2))).await.is_undefined()).await;
+    assert_eq!(records(&database).await, 514);
+    let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    again.transact(ask("first", 1, Action::Inspect), now(), LIMIT).await.unwrap();
+    until(async || records(&database).await == 1).await;
+}
+
 #[test]
 async fn of_few_records_none_goes() {
     let (store, database) = working_store("few").await;

@@ -136,7 +136,7 @@ impl Machine {
     }
 
     // Protocol: docs/protocol.md#i8.
-    fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
+    pub(super) fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
         let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return self.want_less(slot, now) };

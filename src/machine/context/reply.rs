@@ -230,7 +230,9 @@ impl Machine {
             // It is sent again: as a newer attempt, which returns the grant of an earlier one, or in another session.
             Outcome::TooLate | Outcome::NoSession => self.ask(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
-            Outcome::Unreadable(unreadable) => self.unreadable(slot, Refusal::Unreadable(*unreadable), now),
+            Outcome::Unreadable(unreadable) | Outcome::UnreadableAt(_, unreadable) => {
+                self.unreadable(slot, Refusal::Unreadable(*unreadable), now)
+            }
             Outcome::NotCurrent { stolen, .. } => self.nothing_to_take(slot, *stolen, now),
             Outcome::GrantedAll(_)
             | Outcome::BusyAll(_)
@@ -294,8 +296,12 @@ impl Machine {
                 self.ask_for_all(operation.all.clone(), operation.second_look, now);
             }
             other => {
-                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
-                    self.acquire_answered(slot, ask.request, other, sent, now);
+                for (index, (slot, (_, ask))) in operation.all.iter().zip(asks).enumerate() {
+                    // Only the key to blame is named to the user.
+                    match other {
+                        Outcome::UnreadableAt(at, _) if *at != index => self.found_busy(slot, now),
+                        _ => self.acquire_answered(slot, ask.request, other, sent, now),
+                    }
                 }
                 self.withdraw_all(operation, now);
             }

@@ -104,9 +104,9 @@ impl Several<'_> {
     /// All or nothing: looks at every key first, and acquires only if every key is free.
     fn acquire(&self, records: &mut Records) -> Answer {
         // If one record cannot be read, the others are not even looked at, because a look may grant leases, which the answer must report.
-        for (key, _) in self.asks {
+        for (at, (key, _)) in self.asks.iter().enumerate() {
             if let Err(unreadable) = records.check(key) {
-                return unreadable.into();
+                return Outcome::UnreadableAt(at, unreadable).into();
             }
         }
         let (mut ahead, mut promoted) = (Vec::with_capacity(self.asks.len()), Vec::new());

@@ -416,6 +416,8 @@ pub enum Outcome {
     },
     /// The record cannot be read, and was left as it is.
     Unreadable(Unreadable),
+    /// `AcquireAll`: the record of the key at this index cannot be read, and all were left as they are.
+    UnreadableAt(usize, Unreadable),
 }
 
 /// A lease that was granted.

@@ -313,9 +313,9 @@ impl Beside {
 
 /// Whether a batch is a heartbeat, or the like: it needs no session row but its own.
 fn concerns_nobody_else(batch: &Batch) -> bool {
-    // Who opens is told of the others.
+    // Who opens is told of the others; and a record may be forgotten only if the sessions that it names have ended.
     let opens = matches!(batch.step, SessionStep::Open { .. });
-    batch.operations.is_empty() && batch.ends.is_empty() && !opens
+    batch.operations.is_empty() && batch.forgets.is_empty() && batch.ends.is_empty() && !opens
 }
 
 /// What a finished request found. One that failed found nothing, and does not end the transaction where a handler of the
