@@ -262,6 +262,27 @@ async fn a_lease_is_passed_on_without_the_server_once_its_script_is_answered() {
     }
 }
 
+/// A server that is full runs no script that may write.
+#[tokio::test]
+async fn a_lease_is_passed_on_without_the_server_once_its_script_was_refused() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (store, leases) = context(&server.client(), "full").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = guard.fence(store.script("return redis.call('INCR', KEYS[1])").key("full: n")).await;
+    let Err(FenceError::Store(refused)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refused.applied, Applied::No, "{refused}");
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    let mut next = pin!(leases.lock("k").acquire().into_future());
+    assert!(timeout(LIMIT, next.as_mut()).await.is_err(), "the lease is taken");
+    let before = leases.stats().transactions;
+    drop(guard);
+    let next = timeout(BUSY, next).await.unwrap().unwrap();
+    assert_eq!(leases.stats().transactions, before);
+    next.release().await.unwrap();
+}
+
 /// All is written down before it is answered.
 #[tokio::test]
 async fn a_server_that_dies_and_comes_back_has_kept_holder_and_waiter() {

@@ -33,7 +33,8 @@ pub(super) struct Servers {
     address: Address,
     /// Asked for by whoever connects: it must be allowed to be read.
     probe: Vec<u8>,
-    clients: Mutex<Vec<Option<Client>>>,
+    /// With the time at which each was connected.
+    clients: Mutex<Vec<Option<(Instant, Client)>>>,
     current: AtomicUsize,
     cluster: AtomicU64,
     revision: AtomicI64,
@@ -102,14 +103,14 @@ impl Servers {
     async fn client(&self, deadline: Instant) -> Result<(usize, Client), Failure> {
         let at = self.current.load(Relaxed) % self.many();
         let known = self.clients.lock()[at].clone();
-        if let Some(client) = known {
+        if let Some((_, client)) = known {
             return Ok((at, client));
         }
         match self.open(at, deadline).await {
             Ok(client) => {
                 // Under the lock that `close` takes, so that it leaves no client behind.
                 let mut clients = self.clients.lock();
-                clients[at] = (!self.closed.load(Relaxed)).then(|| client.clone());
+                clients[at] = (!self.closed.load(Relaxed)).then(|| (Instant::now(), client.clone()));
                 drop(clients);
                 self.refusals.lock().fill(None);
                 Ok((at, client))
@@ -220,7 +221,8 @@ impl Servers {
     {
         let connected = self.client(deadline).await;
         let (at, client) = connected.map_err(|failure| self.while_others_may_answer(failure))?;
-        let given = deadline.saturating_duration_since(Instant::now());
+        let began = Instant::now();
+        let given = deadline.saturating_duration_since(began);
         let answered = timeout_at(deadline, call(client)).await;
         // A server that is far away may need the time that another connection would cost. The connection is dropped if the server was
         // silent twice, or for as long as it may take to connect: a firewall in between may have forgotten the connection.
@@ -233,8 +235,9 @@ impl Servers {
             }
         };
         if failure.error.retry && is_left {
-            // Nothing of an old connection is used again: its token may be out of date as well.
-            self.clients.lock()[at] = None;
+            // Nothing of an old connection is used again: its token may be out of date as well. A connection that another call has opened
+            // meanwhile is kept.
+            self.clients.lock()[at].take_if(|(connected_at, _)| *connected_at <= began);
             self.turn_from(at);
         }
         Err(named(&self.address.hosts[at], failure))

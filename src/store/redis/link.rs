@@ -115,7 +115,7 @@ impl Slot {
 
     /// Forgets the connection, unless it was opened after this time.
     fn forget(&self, until: Instant) {
-        // Whoever holds the lock is already opening a new one.
+        // Whoever holds the lock is opening a new one, or takes this one and finds out by itself.
         if let Some(mut kept) = self.current().kept.try_lock() {
             kept.take_if(|kept| kept.opened_at <= until);
         }

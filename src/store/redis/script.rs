@@ -21,7 +21,7 @@ use super::{
     reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{FORMAT, Grant, Operation, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{Applied, FORMAT, Grant, Operation, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, Reach, inside::inside};
 
 /// Whether the script ran, and what it gave back or failed by.
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///   hash tag of the store, as in `{leasehold}:visits`. While their slot is migrated, a script with a key that does not exist
 ///   fails as [`FenceError::Store`], without having run. It must not begin with a `#!` line.
 /// * The outer error of the answer says that the script did not run. The exception is [`FenceError::Store`] with
-///   [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and the script may have run. The inner
+///   [`Applied::Unknown`]: the connection broke meanwhile, and the script may have run. The inner
 ///   error is the script's own. Redis does not undo what a script wrote before it failed.
 /// * It usually takes one round trip, and waits 10 s at most.
 ///
@@ -102,7 +102,7 @@ impl RedisScript {
         let work = async move {
             let running = AtomicBool::new(false);
             let verdict = self.place.link.within(PATIENCE, &running, self.attempts(&*fence, &running)).await;
-            if verdict.is_ok() {
+            if !matches!(&verdict, Err(error) if error.applied != Applied::No) {
                 fence.over();
             }
             verdict
