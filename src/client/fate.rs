@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{
     future::Future,
     pin::Pin,
-    sync::atomic::{AtomicBool, AtomicUsize},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 use std::sync::MutexGuard;
@@ -102,6 +102,11 @@ impl Fate {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, FateState> {
         self.state.lock()
+    }
+
+    /// Counts another guard. False if the last one was given back meanwhile, by another thread.
+    pub(crate) fn join(&self) -> bool {
+        self.guards.fetch_update(Relaxed, Relaxed, |guards| (guards > 0).then(|| guards + 1)).is_ok()
     }
 
     /// The current token and mode.

@@ -403,10 +403,7 @@ impl LeaseGuard {
 impl Clone for LeaseGuard {
     /// Another handle to the same lease. A clone of a guard that was released counts as released, too.
     fn clone(&self) -> Self {
-        let given_back = self.is_given_back();
-        if !given_back {
-            self.fate.guards.fetch_add(1, Ordering::Relaxed);
-        }
+        let given_back = self.is_given_back() || !self.fate.join();
         let (driver, fate, name) = (self.driver.clone(), self.fate.clone(), self.name.clone());
         Self { driver, fate, name, given_back: AtomicBool::new(given_back) }
     }

@@ -275,6 +275,9 @@ impl LeaseManager {
     /// when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, Ctrl-C and SIGTERM no longer end the process: the
     /// program has to end by itself, for example at a second signal, as the documentation of that function shows.
     ///
+    /// The future is kept until it ends, even if the manager was closed or dropped long before. So a program that builds one manager after
+    /// another should not call this for each.
+    ///
     /// If you call this outside a tokio runtime before the first request, nothing polls the future until that request is made. From then
     /// on, the runtime of that request polls it.
     ///

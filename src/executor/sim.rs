@@ -235,7 +235,14 @@ impl World {
     fn poll(&self, id: u64, context: &mut Context<'_>) {
         let Some(mut task) = self.state.lock().tasks.remove(&id) else { return };
         if task.future.as_mut().poll(context).is_pending() {
-            self.state.lock().tasks.insert(id, task);
+            let mut state = self.state.lock();
+            // It may have killed its own context.
+            if state.crashed.contains(&task.context) {
+                drop(state);
+                drop(task);
+            } else {
+                state.tasks.insert(id, task);
+            }
         }
     }
 

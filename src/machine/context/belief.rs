@@ -42,12 +42,14 @@ impl Machine {
         }
     }
 
-    /// Notes that a grant of this session was stolen. Any later report of this grant is out of date.
+    /// Notes that a grant of this session was stolen. Any later report of this grant is out of date. A theft takes all grants of a session
+    /// at the key, and the stolen one may be the upgrade of an earlier one, of which this context has not heard.
+    // Protocol: docs/protocol.md#s8.
     pub(super) fn grant_was_stolen(&mut self, key: &Key, token: Token, now: Monotonic) {
-        if self.session.note_theft(key, token)
-            && let Some(slot) = self.cohorts.slot_of_grant(key, token)
-        {
-            self.lose(&slot, LostReason::Stolen, now);
+        if self.session.note_theft(key, token) {
+            for slot in self.cohorts.slots_of_grants_until(key, token) {
+                self.lose(&slot, LostReason::Stolen, now);
+            }
         }
     }
 

@@ -145,9 +145,9 @@ impl Cohorts {
         self.pick(Some(key), &|_, cohort| cohort.knows(request)).pop()
     }
 
-    /// The slot at which this grant is held.
-    pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
-        self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
+    /// The slots at which this grant is held, or an earlier one.
+    pub(super) fn slots_of_grants_until(&self, key: &Key, grant: Token) -> Vec<Slot> {
+        self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant <= grant))
     }
 
     /// The sessions ahead of each request.

@@ -207,9 +207,9 @@ impl Machine {
     /// Whether a grant is held here, or on its way to another guard.
     pub(super) fn knows_grant(&self, key: &Key, token: Token) -> bool {
         let resumes = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.resumes(token));
+        let holds = |cohort: &Cohort| cohort.held().is_some_and(|held| held.grant == token);
         self.detached_at(key, token).is_some()
-            || self.cohorts.slot_of_grant(key, token).is_some()
-            || !self.cohorts.pick(Some(key), &|_, cohort| resumes(cohort)).is_empty()
+            || !self.cohorts.pick(Some(key), &|_, cohort| holds(cohort) || resumes(cohort)).is_empty()
     }
 
     pub(super) fn detached_at(&self, key: &Key, token: Token) -> Option<usize> {

@@ -175,7 +175,10 @@ impl Machine {
         if reply.answers.iter().any(|answer| !answer.outcome.lets_a_fence_pass()) {
             return self.doubt_grant(slot, now);
         }
-        let Some(beat) = ticket.batch.beat().filter(|_| reply.robbed.is_some()) else { return };
+        let (Some(beat), Some(robbed)) = (ticket.batch.beat(), &reply.robbed) else { return };
+        for (key, token) in robbed {
+            self.grant_was_stolen(key, *token, now);
+        }
         // If a later heartbeat reached the store first, the store ignores this one. So if the later one asked for a shorter lease, only
         // that counts.
         if !self.session.has_asked_alike_since(ticket.sent.transaction) {

@@ -113,7 +113,9 @@ pub(super) fn pause(earlier: u32, trip: Duration) -> Duration {
     let limit =
         Duration::from_millis(LONGEST_PAUSE_MS).max(trip.saturating_mul(4)).min(Duration::from_millis(LONGEST_MS));
     let longest = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX).min(1_000 << earlier.min(10));
-    let micros = u64::try_from(setup::fresh_id().0 % u128::from(longest)).unwrap_or_default();
+    // Without random bits it does not pause.
+    let drawn = setup::fresh_id().map_or(0, |drawn| drawn.0 % u128::from(longest));
+    let micros = u64::try_from(drawn).unwrap_or_default();
     Duration::from_micros(micros)
 }
 

@@ -208,7 +208,7 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Reply, StoreError> {
         let Place { link, memory, plain, pace, .. } = &*self.place;
-        let (keys, fresh) = (batch.keys(), setup::fresh_id());
+        let (keys, fresh) = (batch.keys(), setup::fresh_id()?);
         let mut view = View::new(memory);
         let mut contest = Contest::of(batch, pace);
         while !contest.is_hopeless() {

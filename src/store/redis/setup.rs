@@ -139,7 +139,7 @@ const CLEARED: &str = "somebody cleared the store while it was being opened; ope
 
 async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
     let mut records = Records::new();
-    records.load_store(None, fresh_id())?;
+    records.load_store(None, fresh_id()?)?;
     let (name, text) = (format!("{}", Row::Store), records.text(&Row::Store).unwrap_or_default());
     // Who comes second finds the row of the first.
     let full = match link.send(cmd("HSETNX").arg(rows).arg(&name).arg(text), Stage::Reading).await {
@@ -156,12 +156,11 @@ async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
 }
 
 /// An id in case that a store is new.
-pub(super) fn fresh_id() -> StoreId {
+pub(super) fn fresh_id() -> Result<StoreId, StoreError> {
     let mut bits = [0; 16];
-    match getrandom::fill(&mut bits) {
-        Ok(()) => StoreId(u128::from_ne_bytes(bits)),
-        Err(error) => panic!("the system gives no random bits, so stores cannot be told apart: {error}"),
-    }
+    let drawn = getrandom::fill(&mut bits);
+    drawn.map_err(|error| StoreError::transient(format!("the system gives no random bits: {error}")))?;
+    Ok(StoreId(u128::from_ne_bytes(bits)))
 }
 
 pub(super) fn warn_of_deafness(link: &Link) {

@@ -13,7 +13,7 @@ use crate::machine::{
 
 impl Served {
     /// It holds "z", and shares the key by its first turn. That was upgraded, and the answer is lost.
-    fn upgraded_unheard(key: &str) -> (Self, Slot) {
+    pub(super) fn upgraded_unheard(key: &str) -> (Self, Slot) {
         let mut served = Self::new();
         served.ask(Turn::new(TurnId(9), named("z")));
         served.serve();

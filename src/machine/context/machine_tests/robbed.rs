@@ -63,6 +63,29 @@ fn a_lease_that_was_stolen_while_it_was_taken_over_is_not_replaced_by_another_on
     assert_eq!(served.refusals(2), [Refusal::Lost(LostReason::Stolen)]);
 }
 
+/// A theft may take a lease of which its context has not heard: the one that its guard was upgraded to. No heartbeat makes the guard valid
+/// again.
+#[test]
+fn a_guard_whose_upgrade_was_stolen_unheard_is_lost_by_any_report_of_the_theft() {
+    for by_message in [true, false] {
+        let (mut served, _) = Served::upgraded_unheard("a");
+        let token = served.rob("a");
+        if by_message {
+            let body = Body::Stolen { holder: ME, token };
+            served.input(Input::Message(Message { store: STORE, key: named("a"), body }));
+        } else {
+            served.fence_and_renew(9, &slot("z", Mode::Exclusive));
+        }
+        let lost = Event::Lost { turn: TurnId(1), reason: LostReason::Stolen };
+        assert!(served.told.contains(&lost), "by a message: {by_message}, {:?}", served.told);
+        assert_eq!(served.refusals(10), [Refusal::Lost(LostReason::Stolen)]);
+        served.serve();
+        served.pass(120_000);
+        assert!(served.script.machine.session() == ME, "its session lives");
+        assert_eq!(served.grants("a"), []);
+    }
+}
+
 /// I14. A try for several keys has all of them in one transaction, or none.
 #[test]
 fn i14_of_several_keys_none_is_asked_for_alone_because_it_was_stolen() {

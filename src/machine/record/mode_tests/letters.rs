@@ -261,7 +261,7 @@ fn i14_beside_a_key_that_cannot_be_read_nobody_is_granted_untold() {
     bench.now_ms += 400;
     bench.records.load(key("l"), Some("{\"format\":2}"));
     let answer = all(&mut bench, C, &[("k", 1, Mode::Exclusive), ("l", 2, Mode::Exclusive)]);
-    assert_eq!(answer.outcome, Outcome::Unreadable(Unreadable::FormatTooNew { found: 2, known: 1 }));
+    assert_eq!(answer.outcome, Outcome::UnreadableAt(1, Unreadable::FormatTooNew { found: 2, known: 1 }));
     assert_eq!(promoted(&answer), if bench.holders() == [B] { vec![B] } else { vec![] });
 }
 

@@ -87,6 +87,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(BELIEF, "for (key, token) in robbed {", "for (key, token) in robbed.iter().take(0) {")],
     ),
     Mutant::new(
+        "S8",
+        "a guard whose upgrade was stolen unheard is valid again at the next heartbeat",
+        Rule("robbed::a_guard_whose_upgrade"),
+        &[edit(
+            "src/machine/context/cohorts.rs",
+            "cohort.held().is_some_and(|held| held.grant <= grant)",
+            "cohort.held().is_some_and(|held| held.grant == grant)",
+        )],
+    ),
+    Mutant::new(
+        "S8",
+        "a fenced write that renews makes what was stolen at another key valid again",
+        Rule("robbed::a_guard_whose_upgrade"),
+        &[edit(
+            "src/machine/context/fence.rs",
+            "for (key, token) in robbed {",
+            "for (key, token) in robbed.iter().take(0) {",
+        )],
+    ),
+    Mutant::new(
+        "I14",
+        "every key of a request is blamed for the one whose record cannot be read",
+        Rule("overtaken::a_grant_of_several_keys"),
+        &[edit(REPLY, "Outcome::UnreadableAt(at, _) if *at != index => self.found_busy(slot, now),", "")],
+    ),
+    Mutant::new(
         "S13",
         "a lease that was lowered is believed as long as the one before",
         Scenario("belief_in_a_lease_that_was_shortened"),

@@ -112,8 +112,10 @@ impl Loan for Taken<'_> {
     }
 
     fn give_back(self: Box<Self>) {
+        // Under the lock, because the last handle counts itself out before it closes what is idle.
+        let mut idle = self.pool.idle.lock();
         if !self.connection.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
-            self.pool.idle.lock().push(self.connection);
+            idle.push(self.connection);
         }
     }
 }
