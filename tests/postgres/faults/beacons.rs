@@ -229,6 +229,32 @@ fn a_user_who_may_not_read_the_statistics_has_a_beacon_nevertheless() {
     });
 }
 
+/// The waiter looks twenty times a second, and each refusal would be a line in the server's log.
+#[test]
+fn a_user_who_may_not_read_the_statistics_is_not_refused_again_and_again() {
+    on_own_server(async |_, place| {
+        drop(with_beacon(place).await);
+        let rights = "CREATE ROLE app LOGIN; REVOKE SELECT ON pg_stat_archiver FROM PUBLIC; \
+                      GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_store, leasehold_record, leasehold_session TO app";
+        let user = place.client().await;
+        user.batch_execute(rights).await.unwrap();
+        let refused = async || {
+            let counts = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+            user.query_one(counts, &[]).await.unwrap().get::<_, i64>(0)
+        };
+        let before = refused().await;
+        let limited = Place { url: place.url.replace("postgres@", "app@"), ..place.clone() };
+        let (late, told) = awake(&limited, 96).await;
+        late.watch(9, SessionId(97));
+        let is_old = "SELECT EXISTS (SELECT FROM pg_stat_activity \
+                      WHERE usename = 'app' AND backend_start < now() - interval '14 s')";
+        until("it has looked for 4 s", async || user.query_one(is_old, &[]).await.unwrap().get(0)).await;
+        let refused = refused().await - before;
+        assert!((1..=5).contains(&refused), "{refused} times");
+        assert!(!told.has(&Notice::BeaconGone { watch: 9 }), "nobody knows where that beacon stood");
+    });
+}
+
 /// Where the rows say that beacons stand, in their order.
 async fn runs(place: &Place) -> Vec<String> {
     let rows =

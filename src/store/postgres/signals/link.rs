@@ -1,6 +1,9 @@
 //! The connection of a session's signals.
 
-use core::time::Duration;
+use core::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 use std::{boxed::Box, string::String, vec::Vec};
 
 use tokio::{
@@ -46,6 +49,8 @@ pub(super) struct Link {
     /// The advisory lock that the connection has, and no other one.
     own: i64,
     pub(super) number: u64,
+    /// Whether the server has refused to say which run of it this is. Each further question would only fill its log.
+    is_refused: AtomicBool,
 }
 
 impl Link {
@@ -72,7 +77,7 @@ impl Link {
         for round in [round, Round::one(&locks)] {
             line.carry(round).await.map_err(|failure| failure::of_statement(&failure, names))?;
         }
-        Ok(Self { line, own, number })
+        Ok(Self { line, own, number, is_refused: AtomicBool::new(false) })
     }
 
     /// The connection itself.
@@ -83,13 +88,9 @@ impl Link {
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if
     /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
-        let run = self.line.carry(Round::one(&format!("SELECT {RUN}"))).await;
-        let run = match run {
-            Ok(answers) => answers.first(0).and_then(|row| row.text(0)).map(String::from),
-            Err(failure) if failure.is_cut() => return Err(failure),
-            // The user may not read it. Then only those who have seen the beacon take its absence for a death.
-            Err(_) => None,
-        };
+        // If the user may not read it, only those who have seen the beacon take its absence for a death.
+        let answers = self.ask_about_run(&format!("SELECT {RUN}")).await?;
+        let run = answers.and_then(|answers| answers.first(0)?.text(0).map(String::from));
         let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         let is_raised = is_true(&self.line.carry(Round::one(&raise)).await?, 0);
         Ok(is_raised.then(|| run.unwrap_or_default()))
@@ -97,12 +98,27 @@ impl Link {
 
     /// Which of these sessions have a row that does not name this run of the server.
     pub(super) async fn ask_elsewhere(&self, names: &Names, sessions: &[SessionId]) -> Result<Vec<SessionId>, Failure> {
-        match self.line.carry(Round::one(&names.read_elsewhere(sessions, RUN))).await {
-            Ok(answers) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
-            Err(failure) if failure.is_cut() => Err(failure),
+        match self.ask_about_run(&names.read_elsewhere(sessions, RUN)).await {
+            Ok(Some(answers)) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
+            Ok(None) => Ok(sessions.to_vec()),
             // Where there is no table there are no rows.
             Err(failure) if failure.code == "42P01" => Ok(Vec::new()),
-            Err(_) => Ok(sessions.to_vec()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Asks about the run of the server. `None` if the user may not read it.
+    async fn ask_about_run(&self, question: &str) -> Result<Option<Answers>, Failure> {
+        if self.is_refused.load(Relaxed) {
+            return Ok(None);
+        }
+        match self.line.carry(Round::one(question)).await {
+            Ok(answers) => Ok(Some(answers)),
+            Err(failure) if failure.is_cut() || failure.code == "42P01" => Err(failure),
+            Err(failure) => {
+                self.is_refused.store(failure.code == "42501", Relaxed);
+                Ok(None)
+            }
         }
     }
 
