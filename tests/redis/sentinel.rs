@@ -1,6 +1,6 @@
 //! A store that follows the master that Sentinels name.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use leasehold::{
     LeaseManager,
@@ -150,6 +150,30 @@ async fn a_failover_that_sentinels_are_asked_for_keeps_the_holder_and_reads_noth
     guard.release().await.unwrap();
     let next = tokio::time::timeout(BUSY, waiting).await.expect("it is told").unwrap().unwrap();
     assert!(next.verify().await.unwrap());
+}
+
+/// For ten seconds, the former master still takes itself for one: what it grants meanwhile is lost.
+#[tokio::test]
+async fn a_former_master_grants_nothing_more_once_the_sentinels_have_announced_its_successor() {
+    let Some(group) = Group::start(SOON_MS) else { return };
+    let (_, busy) = context(&group.servers(), "announced").await;
+    let (_, idle) = context(&group.servers(), "announced").await;
+    let (busy, idle) = (busy.lease(LONG_LEASE).build().unwrap(), idle.lease(LONG_LEASE).build().unwrap());
+    let _guard = busy.lock("held").acquire().await.unwrap();
+    idle.lock("free").acquire().await.unwrap().release().await.unwrap();
+    // Then a connection is checked before it is used.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let _: String = group.sentinels[0].ask(&["SENTINEL", "FAILOVER", "mymaster"]);
+    let successor = group.replica.port().to_string();
+    let names_it = |named: &Vec<String>| named.last() == Some(&successor);
+    group.sentinels[0].wait_for(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"], names_it);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for (leases, key) in [(&busy, "by who was busy"), (&idle, "by who was idle")] {
+        let _granted = leases.lock(key).acquire().await.unwrap();
+        let row = format!("lease:{key}");
+        let former: String = group.master.ask(&["INFO", "replication"]);
+        assert!(group.replica.ask::<bool>(&["HEXISTS", "{announced}:rows", &row]), "{key}: {former}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{
     string::String,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -46,6 +46,8 @@ pub(super) struct Link {
     /// The longest time limit of any transaction so far, in ms.
     longest_ms: AtomicU64,
     closed: AtomicBool,
+    /// How many of those who would announce another server are listened to.
+    ears: AtomicUsize,
 }
 
 struct Kept {
@@ -131,9 +133,13 @@ impl Slot {
 }
 
 impl Kept {
+    fn is_idle(&self) -> bool {
+        self.answered_at.is_none_or(|at| at.elapsed() > IDLE)
+    }
+
     /// Whether the connection still stands. The server has this long to say so.
     async fn stands(&mut self, patience: Duration) -> bool {
-        if self.answered_at.is_some_and(|at| at.elapsed() <= IDLE) {
+        if !self.is_idle() {
             return true;
         }
         // An answer of long ago says nothing of now.
@@ -183,6 +189,7 @@ impl Link {
             opened: AtomicU64::new(0),
             longest_ms: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            ears: AtomicUsize::new(0),
         })
     }
 
@@ -288,8 +295,10 @@ impl Link {
     async fn node(&self, place: &Slot, wanted: Option<&str>) -> Result<Node, StoreError> {
         let mut kept = place.lock().await;
         self.check()?;
+        let was_idle = kept.as_ref().is_some_and(Kept::is_idle);
         if let Some(node) = standing(&mut kept, self.patience()).await
             && wanted.is_none_or(|address| *node.address == *address)
+            && !(was_idle && self.was_replaced(place, &node).await)
         {
             return Ok(node);
         }
@@ -307,6 +316,18 @@ impl Link {
         let now = Instant::now();
         *kept = Some(Kept { node: node.clone(), opened_at: now, answered_at: Some(now), check: None });
         Ok(node)
+    }
+
+    /// Whether another server has replaced this one, although it answers. Nobody asks as long as somebody would announce it.
+    async fn was_replaced(&self, place: &Slot, node: &Node) -> bool {
+        place.note_locked();
+        self.ears.load(Ordering::Relaxed) == 0 && self.route.names_another(&node.address, &self.files).await
+    }
+
+    /// Completes when the connection was forgotten because somebody announced another server.
+    pub(super) async fn until_replaced(&self) {
+        self.route.until_replaced(&self.files, &self.ears).await;
+        self.forget(Instant::now());
     }
 
     /// Each new connection may lead to another server, or to one whose settings have changed.

@@ -1,5 +1,6 @@
 //! The way to the server that keeps the rows.
 
+use core::{future::pending, sync::atomic::AtomicUsize};
 use std::string::String;
 
 use redis::{Client, ConnectionAddr, RedisError};
@@ -83,6 +84,22 @@ impl Route {
         match self {
             Self::Cluster(cluster) => cluster.open_at(address, files).await,
             Self::Single(_) | Self::Sentinel(_) => self.open(files).await,
+        }
+    }
+
+    /// Whether the server at this address was replaced, as far as those know who were asked. A cluster's node says so itself.
+    pub(super) async fn names_another(&self, address: &str, files: &Certificates) -> bool {
+        match self {
+            Self::Sentinel(group) => group.names_another(address, files).await,
+            Self::Single(_) | Self::Cluster(_) => false,
+        }
+    }
+
+    /// Completes when somebody announces that the server was replaced. `ears` counts those who are listened to.
+    pub(super) async fn until_replaced(&self, files: &Certificates, ears: &AtomicUsize) {
+        match self {
+            Self::Sentinel(group) => group.until_replaced(files, ears).await,
+            Self::Single(_) | Self::Cluster(_) => pending().await,
         }
     }
 

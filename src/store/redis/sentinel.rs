@@ -1,19 +1,32 @@
 //! The master of a group that Sentinels watch.
 
+use core::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 use std::{
     format,
     string::{String, ToString},
     vec::Vec,
 };
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use redis::{Client, ConnectionInfo, RedisConnectionInfo, RedisError, Value, cmd};
+use tokio::time::{sleep, timeout};
 
 use super::{
     failure::{self, Stage},
     node::{Node, address_of, client_at, first_of, one_of, prepared},
+    tls,
 };
 use crate::executor::Mutex;
-use crate::{machine::StoreError, store::tls::Certificates};
+use crate::machine::StoreError;
+use crate::store::{backoff::Backoff, tls::Certificates};
+
+/// How long a Sentinel may take to answer that it will announce masters.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The shortest pause before a Sentinel is listened to again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Sentinels, and the name by which they know a master and its replicas.
 pub(super) struct Group {
@@ -64,13 +77,60 @@ impl Group {
         let sentinels = self.sentinels();
         let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel, files)).collect();
         let (master, sentinel) = first_of(attempts).await.map_err(one_of)?;
-        let mut known = self.sentinels.lock();
-        known.sort_by_key(|one| address_of(one) != sentinel);
+        self.put_first(&sentinel);
         Ok(master)
     }
 
+    fn put_first(&self, sentinel: &str) {
+        self.sentinels.lock().sort_by_key(|one| address_of(one) != sentinel);
+    }
+
+    /// Whether the Sentinel that answered last names another master than the one at this address. A former master may take itself for one
+    /// for ten seconds more.
+    pub(super) async fn names_another(&self, address: &str, files: &Certificates) -> bool {
+        let Some(sentinel) = self.sentinels().into_iter().next() else { return false };
+        self.named_by(&sentinel, files).await.is_ok_and(|(named, _)| address_of(&named) != address)
+    }
+
+    /// Completes when a Sentinel announces another master. `ears` counts the Sentinels that are listened to.
+    pub(super) async fn until_replaced(&self, files: &Certificates, ears: &AtomicUsize) {
+        let sentinels = self.sentinels();
+        let mut announcements: FuturesUnordered<_> =
+            sentinels.iter().map(|sentinel| self.until_announced(sentinel, files, ears)).collect();
+        announcements.next().await;
+    }
+
+    async fn until_announced(&self, sentinel: &Client, files: &Certificates, ears: &AtomicUsize) {
+        let mut backoff = Backoff::new(SHORTEST_PAUSE);
+        while self.hears_announcement(sentinel, files, ears).await.is_none() {
+            sleep(backoff.next()).await;
+        }
+        // The others learn of it later.
+        self.put_first(&address_of(sentinel));
+    }
+
+    /// Listens to a Sentinel until it announces another master; `None` if it cannot be listened to any more.
+    async fn hears_announcement(&self, sentinel: &Client, files: &Certificates, ears: &AtomicUsize) -> Option<()> {
+        let client = tls::renewed(sentinel.clone(), files).ok()?;
+        let subscribe = async {
+            let mut connection = client.get_async_pubsub().await.ok()?;
+            connection.subscribe("+switch-master").await.ok()?;
+            Some(connection)
+        };
+        let mut connection = timeout(PATIENCE, subscribe).await.ok()??;
+        let _counted = Counted::among(ears);
+        let mut announcements = connection.on_message();
+        loop {
+            // The name, and the old and the new address.
+            let announcement: String = announcements.next().await?.get_payload().ok()?;
+            if announcement.split(' ').next() == Some(&*self.name) {
+                return Some(());
+            }
+        }
+    }
+
     /// The master that one Sentinel names, and the address of that Sentinel.
-    async fn master_by(&self, sentinel: &Client, files: &Certificates) -> Result<(Node, String), StoreError> {
+    async fn named_by(&self, sentinel: &Client, files: &Certificates) -> Result<(Client, String), StoreError> {
         let mut asked = Node::open_soon(sentinel.clone(), files).await?;
         let by = asked.address.to_string();
         let question = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take();
@@ -83,7 +143,13 @@ impl Group {
                 self.name
             )));
         };
-        let mut master = Node::open_soon(client_at(&format!("{host}:{port}"), &self.master)?, files).await?;
+        Ok((client_at(&format!("{host}:{port}"), &self.master)?, by))
+    }
+
+    /// A connection to the master that one Sentinel names, and the address of that Sentinel.
+    async fn master_by(&self, sentinel: &Client, files: &Certificates) -> Result<(Node, String), StoreError> {
+        let (named, by) = self.named_by(sentinel, files).await?;
+        let mut master = Node::open_soon(named, files).await?;
         self.check_role(&mut master, &by).await?;
         Ok((master, by))
     }
@@ -103,6 +169,22 @@ impl Group {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// One among those that are counted, for as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn among(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 

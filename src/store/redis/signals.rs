@@ -182,7 +182,8 @@ impl Ear {
             if let Some((connection, address)) = self.subscribe(again).await {
                 let since = time::Instant::now();
                 let hears = async {
-                    self.hear_by(connection, &address).await;
+                    // Another server may be announced, although this one still answers.
+                    select(pin!(self.hear_by(connection, &address)), pin!(self.place.link.until_replaced())).await;
                     since.elapsed()
                 };
                 // The store's connection may be silent. Messages do not wait for it.
