@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use leasehold::{AcquireError, ReleaseOutcome};
+use leasehold::{AcquireError, ReleaseOutcome, executor::Executor};
 
 use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
@@ -166,10 +166,10 @@ fn x18_short_time_outs() {
         assert!(matches!(zero(&two).await.unwrap_err(), AcquireError::Timeout { .. }));
         for nanos in [1, 999_999] {
             let short = std::time::Duration::from_nanos(nanos);
-            let before = world.sim.clone();
+            let before = world.sim.now().monotonic;
             let refused = two.leases.lock("k").timeout(short).acquire().await;
             assert!(matches!(refused.unwrap_err(), AcquireError::Timeout { .. }));
-            drop(before);
+            assert!(world.sim.now().monotonic.since(before) <= 1, "it ends within a millisecond");
         }
         guard.release().await.unwrap();
         let short = std::time::Duration::from_nanos(1);

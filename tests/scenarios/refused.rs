@@ -1,8 +1,11 @@
 //! A store that refuses one key for good: what that costs the others.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use futures::future::{join, join_all, join3, join4};
@@ -17,12 +20,12 @@ use crate::support::{
         Judged,
         Verdict::{Answered, Refused, RefusedForGood, Unanswered},
     },
-    world::{everywhere, ms, secs},
+    world::{HEARTBEAT, everywhere, ms, secs},
 };
 
 /// Whether the transaction needs the key that the store refuses, because it is too long, for example.
 fn needs_bad(batch: &Batch) -> bool {
-    batch.operations.iter().any(|ask| ask.key.as_str() == "bad")
+    batch.operations.iter().any(|ask| ask.key.as_str().starts_with("bad"))
 }
 
 /// From now on the store refuses what `is_bad` says. Returns a counter of the transactions that it is asked for.
@@ -133,6 +136,27 @@ fn what_is_refused_for_good_costs_no_waiter_its_place() {
 }
 
 /// An upgrade, a try, a question whether a lease is current, and a release.
+/// Some tasks ask for a refused key now and then, and heartbeats are accepted in between.
+#[test]
+fn refusals_that_are_far_apart_fail_no_other_request() {
+    everywhere(async |world| {
+        let (leases, store) = Judged::over(world);
+        refuses(&store, needs_bad);
+        let _held = leases.lock("held").acquire().await.unwrap();
+        for _ in 0..10 {
+            assert!(is_refused(leases.lock("bad").acquire().await));
+            world.sim.pass(HEARTBEAT * 2).await;
+        }
+        store.take(ms(100));
+        let mut first = pin!(leases.lock("bad").acquire().into_future());
+        assert!(world.within(ms(10), first.as_mut()).await.is_none(), "it is under way");
+        let together = join(leases.lock("bad too").acquire(), leases.lock("good").acquire());
+        let (first, (second, good)) = join(first, together).await;
+        assert!(is_refused(first) && is_refused(second));
+        assert!(good.is_ok(), "{good:?}");
+    });
+}
+
 #[test]
 fn what_is_refused_for_good_is_judged_by_itself() {
     everywhere(async |world| {

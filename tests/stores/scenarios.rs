@@ -310,13 +310,18 @@ pub(crate) async fn s20_a_waiter_of_another_worker_is_served_when_the_guard_is_g
     assert!(next.token() > held);
 }
 
+/// A wait ended by its own limit: not before, and not by the end of a lease. A busy machine may take some seconds.
+fn is_in_time(waited: Duration, limit: Duration) -> bool {
+    (limit..Duration::from_secs(15)).contains(&waited)
+}
+
 pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_release(
     open: impl AsyncFn() -> LeaseManagerBuilder,
 ) {
     let (one, two) = (context(&open).await, context(&open).await);
     let held = one.lock("k").acquire().await.unwrap();
     let refused = two.lock("k").timeout(ms(300)).acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Timeout { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Timeout { waited, .. }) if is_in_time(waited, ms(300))), "{refused:?}");
     assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
     let third = two.lock("k").timeout(BUSY).acquire().await.unwrap();
     let thief = one.lock("k").steal().await.unwrap();
@@ -385,7 +390,7 @@ pub(crate) async fn w2_a_wait_ends_in_time_and_leaves_no_place(open: impl AsyncF
     let (one, two) = (context(&open).await, context(&open).await);
     let held = one.lock("k").acquire().await.unwrap();
     let late = two.lock("k").timeout(ms(200)).acquire().await;
-    assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+    assert!(matches!(late, Err(AcquireError::Timeout { waited, .. }) if is_in_time(waited, ms(200))), "{late:?}");
     // The place is given back behind the answer's back.
     while !one.status("k").await.unwrap().queue.is_empty() {
         tokio::task::yield_now().await;

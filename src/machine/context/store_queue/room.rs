@@ -73,11 +73,12 @@ impl Room {
         if load >= self.size {
             self.size = MOST.min(self.size + 1);
         }
-        if !KEYS_MAY_BE_LOCKED || load == 0 {
+        if !KEYS_MAY_BE_LOCKED {
             return;
         }
+        // A store that accepts a heartbeat does not refuse everything.
         self.blamed = 0;
-        if load >= self.search {
+        if load > 0 && load >= self.search {
             self.search = MOST.min(self.search * 2);
         }
     }

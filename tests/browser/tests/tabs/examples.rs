@@ -14,7 +14,8 @@ use crate::skipped::skip;
 
 /// Blocks in these languages are run.
 const RUN: [&str; 4] = ["js", "jsx", "ts", "tsx"];
-/// Blocks in these are not: Rust is run as a doctest, SQL and the shell's by native tests, the others are no programs.
+/// Blocks in these are not: Rust is run as a doctest; SQL, and the shell's of the command line's guide, by native tests. The shell's of other
+/// guides are not run, and the others are no programs.
 const LEFT: [&str; 7] = ["rust", "sh", "sql", "html", "css", "toml", "text"];
 
 /// What a build says to the libraries that guides use.
