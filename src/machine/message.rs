@@ -52,7 +52,8 @@ pub enum Body {
         /// The session that tried.
         asker: SessionId,
     },
-    /// A context ended its session: its entries at all keys no longer count.
+    /// A context ended its session, so its entries at all keys no longer count; or this key was stolen from it. Whoever waits behind it has
+    /// to look who is ahead now.
     Gone {
         /// That session.
         holder: SessionId,

@@ -200,7 +200,8 @@ fn left_alone(text: &str) {
     records.load(key.clone(), Some(text));
     let batch = Batch { step, forgets: vec![key.clone()], ..Batch::new(SessionId(77), operations) };
     let reply = batch.apply(&mut records, StoreNow { wall: Wall::from_ms(1_000), trusted: None });
-    let refused = reply.answers.iter().filter(|answer| matches!(answer.outcome, Outcome::Unreadable(_))).count();
+    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Unreadable(_) | Outcome::UnreadableAt(1, _));
+    let refused = reply.answers.iter().filter(|answer| is_refused(&answer.outcome)).count();
     assert_eq!(refused, reply.answers.len(), "{:?}", reply.answers);
     let written: Vec<_> = records.take_changed().into_iter().filter(|row| matches!(row, Row::Record(_))).collect();
     assert_eq!((written, records.check(&key).is_err()), (vec![], true), "{text}");

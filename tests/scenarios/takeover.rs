@@ -1,6 +1,6 @@
 //! Dead and silent holders: S4, S5, and what beacons and watching are for.
 
-use std::cell::Cell;
+use std::{cell::Cell, pin::pin};
 
 use futures::future::join_all;
 use leasehold::executor::Executor;
@@ -81,6 +81,22 @@ fn a_context_that_vanishes_takes_its_beacon_along_and_is_replaced_at_once() {
         };
         let (next, ()) = futures::join!(take_over, crash);
         assert!(next.unwrap().is_valid());
+    });
+}
+
+/// A waiter watches those who are ahead of it. A thief comes past it, and is to be watched from then on.
+#[test]
+fn a_thief_that_vanishes_is_replaced_at_once_by_who_waited_before() {
+    everywhere(async |world| {
+        let (one, two, thief) = (world.tab(), world.tab(), world.tab());
+        let _robbed = one.leases.lock("k").acquire().await.unwrap();
+        let mut waiting = pin!(two.leases.lock("k").acquire().into_future());
+        assert!(world.within(ms(100), waiting.as_mut()).await.is_none());
+        let guard = thief.leases.lock("k").steal().await.unwrap();
+        assert!(world.within(ms(100), waiting.as_mut()).await.is_none());
+        thief.executor.kill();
+        leasehold_vanish(guard, thief);
+        assert!(world.within(ms(500), waiting).await.is_some_and(|told| told.is_ok()), "it is replaced at once");
     });
 }
 

@@ -102,6 +102,8 @@ impl Machine {
                 self.grant_was_stolen(key, token, now);
             } else {
                 self.send(key, Body::Stolen { holder, token });
+                // Whoever waits watches the victim, and does not know yet that it is behind the thief.
+                self.send(key, Body::Gone { holder });
             }
         }
     }

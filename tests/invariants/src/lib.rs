@@ -21,7 +21,7 @@ pub const fn only_looks(action: &Action, outcome: &Outcome) -> bool {
     match action {
         Action::Inspect | Action::Fence { .. } => true,
         Action::AcquireAll(_) => {
-            matches!(outcome, Outcome::NoSession | Outcome::TooLate | Outcome::Unreadable(_))
+            matches!(outcome, Outcome::NoSession | Outcome::TooLate | Outcome::UnreadableAt(..))
         }
         _ => false,
     }
