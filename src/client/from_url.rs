@@ -12,6 +12,9 @@ impl LeaseManager {
     /// # Errors
     /// [`AcquireError::Unsupported`] if there is no store for the URL, or its feature is off; and what opening the store reports.
     ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing open. It may have made the store's file or tables.
+    ///
     /// ```
     /// use leasehold::{LeaseManager, executor::TokioExecutor};
     ///

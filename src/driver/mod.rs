@@ -1,7 +1,8 @@
 //! The driver: it brings inputs to the machine, does what the outputs say, and decides nothing.
 //!
 //! The thread that brings an input also performs the outputs, in place and in order: it *pumps*. A thread that brings an input meanwhile
-//! leaves its outputs to that pump. No outside code is called while the lock is held.
+//! leaves its outputs to that pump. While the lock is held, no outside code is called but
+//! the executor: its `now`, `sleep` and `elsewhere`, and the wakers of its tasks.
 
 mod admission;
 mod alarm;

@@ -78,8 +78,9 @@ pub trait LifecycleWatch: MaybeSendSync {
     fn renew(&self) {}
 }
 
-/// What a lease manager needs of the world it runs in. A `Box<dyn Executor>` is an executor, too; and so is an `Arc` of an executor, or in a
-/// browser an `Rc`.
+/// What a lease manager needs of the world it runs in.
+///
+/// A `Box<dyn Executor>` is an executor, too; and so is an `Arc` of an executor, or in a browser an `Rc`.
 ///
 /// # Behavior
 /// * [`now`](Self::now) MUST read a monotonic clock that all executors of one process share. It must continue while the machine is
@@ -87,6 +88,8 @@ pub trait LifecycleWatch: MaybeSendSync {
 /// * [`spawn`](Self::spawn) MUST run the task to its end, and MAY run it on any thread natively.
 /// * [`sleep`](Self::sleep) MUST NOT end early; dropping its future MUST cancel the timer.
 /// * [`random`](Self::random) MUST draw from a source whose state no two contexts share.
+/// * No method may call the manager back or poll a task before it returns, and neither may the wakers of its tasks: the manager may hold
+///   a lock meanwhile.
 pub trait Executor: MaybeSendSync + Debug + 'static {
     /// Reads both clocks.
     fn now(&self) -> Now;

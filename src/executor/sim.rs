@@ -181,6 +181,9 @@ impl SimExecutor {
     }
 
     /// Waits for this time, outside of any context that could be frozen.
+    ///
+    /// # Cancel safety
+    /// Dropping the future removes its timer.
     pub fn pass(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
         Sleep::new(self.world.clone(), MAIN, duration)
     }

@@ -230,6 +230,9 @@ impl TokioExecutor {
     /// });
     /// # }
     /// ```
+    ///
+    /// # Cancel safety
+    /// A signal that comes after the future was dropped is not seen by the next future. It does not end the process either.
     pub async fn shutdown_signal() {
         if Handle::try_current().is_err() {
             return pending().await;

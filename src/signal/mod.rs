@@ -41,7 +41,8 @@ use crate::store::Reach;
 ///   after that every watcher MUST see it gone, for ever.
 /// * A watch MUST report [`Notice::BeaconGone`] only if the beacon was absent at a moment after the watch was placed, and
 ///   if that absence proves the context dead or at rest. It MUST report that once.
-/// * No method blocks, and none fails: if the platform lacks something, the method does nothing.
+/// * No method waits for another context or for a server, and none fails: if the platform lacks something, the method does nothing. A
+///   method may read and write a few files of the machine.
 ///
 /// The module `contract` (feature `test-util`) tests these rules for any signals, also over two processes.
 ///

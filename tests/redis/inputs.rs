@@ -290,6 +290,8 @@ async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one(
         assert!(error.message.contains("connect to the master"), "{error}");
         assert_eq!((error.applied, error.retry), (Applied::No, true));
     }
+    let error = store.keys("").await.expect_err("a list of old rows would mislead");
+    assert!(error.message.contains("connect to the master") && error.retry, "{error}");
     let _: String = server.ask(&["REPLICAOF", "NO", "ONE"]);
     store.transact(look(2), now(), BUSY).await.unwrap();
 }

@@ -30,7 +30,10 @@ export interface ContextStatus {
   instance: string;
   /** How it holds the key, or will. */
   mode: LeaseMode;
-  /** The `info` of the request that the store received. If the context passes the lease to its next request, this does not change. */
+  /**
+   * The `info` of the request that the store received. If the context passes the lease to its next request, or steals a key that it already
+   * waits for, this does not change.
+   */
   info: string;
 }
 

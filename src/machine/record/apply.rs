@@ -136,7 +136,8 @@ impl Several<'_> {
             let mut answer = run(key, &Action::Acquire(ask.clone()), self.session, records, self.now);
             promoted.append(&mut answer.promoted);
             let Outcome::Granted(granted) = answer.outcome else {
-                // This happens only to a key that has used up its tokens. The leases granted before it are released.
+                // The key has used up its tokens, or an earlier attempt was granted it, and it was stolen since. The leases granted before
+                // it are released.
                 self.give_up(records, promoted);
                 return answer.outcome;
             };

@@ -6,6 +6,9 @@
 //! let shared = MemoryStore::new();
 //! SimExecutor::new(1).block_on(contract::all(async || shared.clone()));
 //! ```
+//!
+//! # Cancel safety
+//! A test whose future is dropped has not been passed, and leaves its rows in the store.
 
 mod at_once;
 mod client;

@@ -2,7 +2,8 @@
 
 use std::{format, string::String, vec::Vec};
 
-use redis::cmd;
+use redis::{Value, cmd};
+use tokio::time::Instant;
 
 use super::{
     attempt::Place,
@@ -43,10 +44,23 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
         }
         cursor = next;
     }
+    check_role(place).await?;
     keys.sort_unstable();
     // A row may come twice while the server rearranges them.
     keys.dedup();
     Ok(keys)
+}
+
+/// A master that was made a replica keeps its connections, and answers from old rows. The scripts notice that by themselves. A user who may
+/// not ask for the role is told nothing.
+async fn check_role(place: &Place) -> Result<(), StoreError> {
+    let Ok(Value::Array(role)) = place.link.ask(&cmd("ROLE"), Stage::Reading).await? else { return Ok(()) };
+    if !matches!(role.first(), Some(Value::BulkString(role)) if role == b"slave") {
+        return Ok(());
+    }
+    place.link.forget(Instant::now());
+    let address = place.link.address();
+    Err(StoreError::transient(format!("Redis at {address}: connect to the master: this is a replica")))
 }
 
 /// The key whose record stands under this name, if it is such a name.

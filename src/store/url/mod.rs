@@ -115,6 +115,9 @@ impl Opener {
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and any error from opening that store.
 ///
+/// # Cancel safety
+/// Dropping the future leaves nothing open. It may have made the store's file or tables.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
