@@ -360,6 +360,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(ROOM, "const SURE: u8 = 8;", "const SURE: u8 = 255;")],
     ),
     Mutant::new(
+        "liveness",
+        "heartbeats that are accepted do not count against a store that refuses everything",
+        Scenario("refused::refusals_that_are_far_apart"),
+        &[edit(ROOM, "        self.blamed = 0;\n        if load > 0", "        if load > 0")],
+    ),
+    Mutant::new(
         "cost",
         "a transaction stays small after one of its operations was refused for good",
         Scenario("refused::what_was_refused_for_good_makes"),

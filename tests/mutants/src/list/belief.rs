@@ -107,6 +107,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "liveness",
+        "whoever waits is not told that a thief came before it",
+        Scenario("takeover::a_thief_that_vanishes"),
+        &[edit(REPLY, "                self.send(key, Body::Gone { holder });\n", "")],
+    ),
+    Mutant::new(
         "I14",
         "every key of a request is blamed for the one whose record cannot be read",
         Rule("overtaken::a_grant_of_several_keys"),
