@@ -13,7 +13,7 @@ impl LeaseManager {
     /// [`AcquireError::Unsupported`] if there is no store for the URL, or its feature is off; and what opening the store reports.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing open. It may have made the store's file or tables.
+    /// If the future is dropped, nothing stays open. The store's file or tables may have been created, with SQLite even a moment later.
     ///
     /// ```
     /// use leasehold::{LeaseManager, executor::TokioExecutor};

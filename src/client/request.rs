@@ -113,9 +113,9 @@ impl LeaseRequest {
     }
 
     /// A description of the holder that the [status](crate::LeaseManager::status) shows: at most 4096 bytes. A lease that lingers is not
-    /// reused for a request with another `info`. But if a context passes the lease from one of its requests to the next, or if it steals a
-    /// key that it already waits for, as a follower of [`elect`](crate::LeaseManager::elect) does, the status goes on showing the `info` of
-    /// the earlier request.
+    /// reused for a request with another `info`. But if a context passes the lease from one of its requests to the next, or steals a key
+    /// for which it already waits (for example in [`elect`](crate::LeaseManager::elect)), the status still shows the `info` of the earlier
+    /// request.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self

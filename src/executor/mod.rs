@@ -88,8 +88,8 @@ pub trait LifecycleWatch: MaybeSendSync {
 /// * [`spawn`](Self::spawn) MUST run the task to its end, and MAY run it on any thread natively.
 /// * [`sleep`](Self::sleep) MUST NOT end early; dropping its future MUST cancel the timer.
 /// * [`random`](Self::random) MUST draw from a source whose state no two contexts share.
-/// * No method may call the manager back or poll a task before it returns, and neither may the wakers of its tasks: the manager may hold
-///   a lock meanwhile.
+/// * No method of the executor, and no waker of its tasks, may synchronously call the manager or poll a task: the manager may hold a lock
+///   meanwhile.
 pub trait Executor: MaybeSendSync + Debug + 'static {
     /// Reads both clocks.
     fn now(&self) -> Now;

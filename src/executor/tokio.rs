@@ -232,7 +232,8 @@ impl TokioExecutor {
     /// ```
     ///
     /// # Cancel safety
-    /// A signal that comes after the future was dropped is not seen by the next future. It does not end the process either.
+    /// If the future was polled and dropped, a signal that arrives before the next one is polled is lost, and does not end the process
+    /// either.
     pub async fn shutdown_signal() {
         if Handle::try_current().is_err() {
             return pending().await;

@@ -11,8 +11,9 @@ pub struct StoreError {
     /// Whether the transaction may have been applied nevertheless.
     pub applied: Applied,
     /// Whether trying again may help. If not, the operations of the transaction are sent again in smaller transactions, because one of
-    /// them may be to blame, and only that one fails. After eight such refusals in a row, with nothing accepted in between, all others fail
-    /// at once. The stores of the npm package refuse for good only what concerns them as a whole, so there all operations fail.
+    /// them may be to blame, and only that one fails. After eight operations in a row were refused while each stood alone, with nothing
+    /// accepted in between, all others fail at once. The stores of the npm package refuse for good only what concerns them as a whole, so
+    /// there all operations fail.
     pub retry: bool,
     /// What happened, in words, and the remedy if there is one.
     pub message: String,

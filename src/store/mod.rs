@@ -121,7 +121,7 @@ use crate::signal::Signals;
 /// A `Box<dyn Store>` is a store, too; and so is an `Arc` of a store, or in a browser an `Rc`.
 ///
 /// A store that wraps another one must forward every method: a default would hide what the inner store provides, such as its signals. (The
-/// crate's `NoStore` leaves out those of which its memory has no use.)
+/// crate's `NoStore` leaves out those that serve only other managers.)
 ///
 /// A store is written with `#[async_trait]`, in a browser with `#[async_trait(?Send)]`. A store that is compiled for both
 /// says

@@ -102,7 +102,7 @@ impl Machine {
                 self.grant_was_stolen(key, token, now);
             } else {
                 self.send(key, Body::Stolen { holder, token });
-                // Whoever waits watches the victim, and does not know yet that it is behind the thief.
+                // Waiters still watch the victim, and do not know yet that they now wait behind the thief.
                 self.send(key, Body::Gone { holder });
             }
         }
@@ -299,7 +299,7 @@ impl Machine {
             }
             other => {
                 for (index, (slot, (_, ask))) in operation.all.iter().zip(asks).enumerate() {
-                    // Only the key to blame is named to the user.
+                    // The user is told only of the unreadable key.
                     match other {
                         Outcome::UnreadableAt(at, _) if *at != index => self.found_busy(slot, now),
                         _ => self.acquire_answered(slot, ask.request, other, sent, now),

@@ -136,8 +136,8 @@ impl Several<'_> {
             let mut answer = run(key, &Action::Acquire(ask.clone()), self.session, records, self.now);
             promoted.append(&mut answer.promoted);
             let Outcome::Granted(granted) = answer.outcome else {
-                // The key has used up its tokens, or an earlier attempt was granted it, and it was stolen since. The leases granted before
-                // it are released.
+                // The key has no tokens left; or an earlier attempt was granted the lease, which was stolen since. The leases granted
+                // before it are released.
                 self.give_up(records, promoted);
                 return answer.outcome;
             };

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Cancel safety
-//! A test whose future is dropped has not been passed, and leaves its rows in the store.
+//! If its future is dropped, a test has not passed, and its rows stay in the store.
 
 mod at_once;
 mod client;

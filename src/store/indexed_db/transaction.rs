@@ -313,7 +313,7 @@ impl Beside {
 
 /// Whether a batch is a heartbeat, or the like: it needs no session row but its own.
 fn concerns_nobody_else(batch: &Batch) -> bool {
-    // Who opens is told of the others; and a record may be forgotten only if the sessions that it names have ended.
+    // A new session is told of the other sessions; and a record may be forgotten only if the sessions that it names have ended.
     let opens = matches!(batch.step, SessionStep::Open { .. });
     batch.operations.is_empty() && batch.forgets.is_empty() && batch.ends.is_empty() && !opens
 }

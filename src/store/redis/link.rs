@@ -46,8 +46,8 @@ pub(super) struct Link {
     /// The longest time limit of any transaction so far, in ms.
     longest_ms: AtomicU64,
     closed: AtomicBool,
-    /// How many of those who would announce another server are listened to.
-    ears: AtomicUsize,
+    /// How many Sentinels this link is subscribed to.
+    subscriptions: AtomicUsize,
 }
 
 struct Kept {
@@ -73,6 +73,8 @@ struct Place {
     kept: Arc<Mutex<Option<Kept>>>,
     /// When it was locked last.
     locked_at: Lock<Option<Instant>>,
+    /// A connection that was opened before this time is forgotten. Somebody had locked the place when that was found out.
+    forgotten: Lock<Option<Instant>>,
 }
 
 impl Place {
@@ -117,10 +119,20 @@ impl Slot {
 
     /// Forgets the connection, unless it was opened after this time.
     fn forget(&self, until: Instant) {
-        // Whoever holds the lock is opening a new one, or takes this one and finds out by itself.
-        if let Some(mut kept) = self.current().kept.try_lock() {
+        let current = self.current();
+        *current.forgotten.lock() = Some(until);
+        // Whoever holds the lock looks for itself before it uses the connection.
+        if let Some(mut kept) = current.kept.try_lock() {
             kept.take_if(|kept| kept.opened_at <= until);
         }
+    }
+
+    /// Whether the connection was not forgotten while somebody had locked the place.
+    fn still_keeps(&self, kept: &mut Option<Kept>) -> bool {
+        if let Some(until) = *self.current().forgotten.lock() {
+            kept.take_if(|kept| kept.opened_at <= until);
+        }
+        kept.is_some()
     }
 
     /// Notes when the server answered last; `None` has the connection checked before it is used again.
@@ -189,7 +201,7 @@ impl Link {
             opened: AtomicU64::new(0),
             longest_ms: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            ears: AtomicUsize::new(0),
+            subscriptions: AtomicUsize::new(0),
         })
     }
 
@@ -299,6 +311,7 @@ impl Link {
         if let Some(node) = standing(&mut kept, self.patience()).await
             && wanted.is_none_or(|address| *node.address == *address)
             && !(was_idle && self.was_replaced(place, &node).await)
+            && place.still_keeps(&mut kept)
         {
             return Ok(node);
         }
@@ -318,15 +331,16 @@ impl Link {
         Ok(node)
     }
 
-    /// Whether another server has replaced this one, although it answers. Nobody asks as long as somebody would announce it.
+    /// Whether another server has replaced this one, although this one still answers. No Sentinel is asked while the link is subscribed to
+    /// one.
     async fn was_replaced(&self, place: &Slot, node: &Node) -> bool {
         place.note_locked();
-        self.ears.load(Ordering::Relaxed) == 0 && self.route.names_another(&node.address, &self.files).await
+        self.subscriptions.load(Ordering::Relaxed) == 0 && self.route.names_another(&node.address, &self.files).await
     }
 
-    /// Completes when the connection was forgotten because somebody announced another server.
+    /// Completes when a Sentinel has announced another server, and the connection was forgotten.
     pub(super) async fn until_replaced(&self) {
-        self.route.until_replaced(&self.files, &self.ears).await;
+        self.route.until_replaced(&self.files, &self.subscriptions).await;
         self.forget(Instant::now());
     }
 

@@ -51,8 +51,8 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
     Ok(keys)
 }
 
-/// A master that was made a replica keeps its connections, and answers from old rows. The scripts notice that by themselves. A user who may
-/// not ask for the role is told nothing.
+/// A master that was made a replica keeps its connections, and answers from old rows. The scripts notice that by themselves. If the user
+/// may not ask for the role, the list is not checked.
 async fn check_role(place: &Place) -> Result<(), StoreError> {
     let Ok(Value::Array(role)) = place.link.ask(&cmd("ROLE"), Stage::Reading).await? else { return Ok(()) };
     if !matches!(role.first(), Some(Value::BulkString(role)) if role == b"slave") {

@@ -87,7 +87,7 @@ impl Route {
         }
     }
 
-    /// Whether the server at this address was replaced, as far as those know who were asked. A cluster's node says so itself.
+    /// Whether a Sentinel names another server than the one at this address. A cluster's node redirects by itself.
     pub(super) async fn names_another(&self, address: &str, files: &Certificates) -> bool {
         match self {
             Self::Sentinel(group) => group.names_another(address, files).await,
@@ -95,10 +95,10 @@ impl Route {
         }
     }
 
-    /// Completes when somebody announces that the server was replaced. `ears` counts those who are listened to.
-    pub(super) async fn until_replaced(&self, files: &Certificates, ears: &AtomicUsize) {
+    /// Completes when a Sentinel announces another master. `subscriptions` counts the Sentinels that it listens to.
+    pub(super) async fn until_replaced(&self, files: &Certificates, subscriptions: &AtomicUsize) {
         match self {
-            Self::Sentinel(group) => group.until_replaced(files, ears).await,
+            Self::Sentinel(group) => group.until_replaced(files, subscriptions).await,
             Self::Single(_) | Self::Cluster(_) => pending().await,
         }
     }

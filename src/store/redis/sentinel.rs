@@ -23,7 +23,7 @@ use crate::executor::Mutex;
 use crate::machine::StoreError;
 use crate::store::{backoff::Backoff, tls::Certificates};
 
-/// How long a Sentinel may take to answer that it will announce masters.
+/// How long connecting and subscribing to a Sentinel may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The shortest pause before a Sentinel is listened to again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
@@ -85,32 +85,37 @@ impl Group {
         self.sentinels.lock().sort_by_key(|one| address_of(one) != sentinel);
     }
 
-    /// Whether the Sentinel that answered last names another master than the one at this address. A former master may take itself for one
-    /// for ten seconds more.
+    /// Whether the Sentinel that answered last names another master than the one at this address. A former master may still
+    /// consider itself the master for ten seconds.
     pub(super) async fn names_another(&self, address: &str, files: &Certificates) -> bool {
         let Some(sentinel) = self.sentinels().into_iter().next() else { return false };
         self.named_by(&sentinel, files).await.is_ok_and(|(named, _)| address_of(&named) != address)
     }
 
-    /// Completes when a Sentinel announces another master. `ears` counts the Sentinels that are listened to.
-    pub(super) async fn until_replaced(&self, files: &Certificates, ears: &AtomicUsize) {
+    /// Completes when a Sentinel announces another master. `subscriptions` counts the Sentinels that it listens to.
+    pub(super) async fn until_replaced(&self, files: &Certificates, subscriptions: &AtomicUsize) {
         let sentinels = self.sentinels();
         let mut announcements: FuturesUnordered<_> =
-            sentinels.iter().map(|sentinel| self.until_announced(sentinel, files, ears)).collect();
+            sentinels.iter().map(|sentinel| self.until_announced(sentinel, files, subscriptions)).collect();
         announcements.next().await;
     }
 
-    async fn until_announced(&self, sentinel: &Client, files: &Certificates, ears: &AtomicUsize) {
+    async fn until_announced(&self, sentinel: &Client, files: &Certificates, subscriptions: &AtomicUsize) {
         let mut backoff = Backoff::new(SHORTEST_PAUSE);
-        while self.hears_announcement(sentinel, files, ears).await.is_none() {
+        while self.hears_announcement(sentinel, files, subscriptions).await.is_none() {
             sleep(backoff.next()).await;
         }
-        // The others learn of it later.
+        // The other Sentinels may learn of the new master later, so this one is asked first.
         self.put_first(&address_of(sentinel));
     }
 
     /// Listens to a Sentinel until it announces another master; `None` if it cannot be listened to any more.
-    async fn hears_announcement(&self, sentinel: &Client, files: &Certificates, ears: &AtomicUsize) -> Option<()> {
+    async fn hears_announcement(
+        &self,
+        sentinel: &Client,
+        files: &Certificates,
+        subscriptions: &AtomicUsize,
+    ) -> Option<()> {
         let client = tls::renewed(sentinel.clone(), files).ok()?;
         let subscribe = async {
             let mut connection = client.get_async_pubsub().await.ok()?;
@@ -118,7 +123,7 @@ impl Group {
             Some(connection)
         };
         let mut connection = timeout(PATIENCE, subscribe).await.ok()??;
-        let _counted = Counted::among(ears);
+        let _counted = Counted::among(subscriptions);
         let mut announcements = connection.on_message();
         loop {
             // The name, and the old and the new address.
@@ -172,7 +177,7 @@ impl Group {
     }
 }
 
-/// One among those that are counted, for as long as it lives.
+/// Counts one subscription until it is dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

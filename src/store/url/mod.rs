@@ -116,7 +116,7 @@ impl Opener {
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and any error from opening that store.
 ///
 /// # Cancel safety
-/// Dropping the future leaves nothing open. It may have made the store's file or tables.
+/// If the future is dropped, nothing stays open. The store's file or tables may have been created, with SQLite even a moment later.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

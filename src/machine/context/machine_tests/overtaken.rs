@@ -203,7 +203,7 @@ fn a_grant_of_several_keys_is_given_back_when_another_of_them_cannot_be_read() {
     assert_ne!(text, newer, "{text}");
     served.records.load(named("b"), Some(&newer));
     served.pass(120_000);
-    // Only the key to blame is named to the user, whose record may have to be deleted.
+    // The user is told only of the unreadable key, because its record may have to be deleted.
     let blamed = |event: &&Event| matches!(event, Event::Failed { .. });
     let blamed: Vec<_> = served.told.iter().filter(blamed).collect();
     let [Event::Failed { turn: TurnId(2), refusal: Refusal::Unreadable(_) }] = blamed[..] else { panic!("{blamed:?}") };

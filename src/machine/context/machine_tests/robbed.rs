@@ -63,8 +63,7 @@ fn a_lease_that_was_stolen_while_it_was_taken_over_is_not_replaced_by_another_on
     assert_eq!(served.refusals(2), [Refusal::Lost(LostReason::Stolen)]);
 }
 
-/// A theft may take a lease of which its context has not heard: the one that its guard was upgraded to. No heartbeat makes the guard valid
-/// again.
+/// An upgrade may be stolen before the victim has heard that it was granted. No heartbeat makes the victim's guard valid again.
 #[test]
 fn a_guard_whose_upgrade_was_stolen_unheard_is_lost_by_any_report_of_the_theft() {
     for by_message in [true, false] {

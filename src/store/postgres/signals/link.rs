@@ -49,7 +49,7 @@ pub(super) struct Link {
     /// The advisory lock that the connection has, and no other one.
     own: i64,
     pub(super) number: u64,
-    /// Whether the server has refused to say which run of it this is. Each further question would only fill its log.
+    /// Whether the server has refused to identify its current run. Each further question would only fill its log.
     is_refused: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl Link {
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if
     /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
-        // If the user may not read it, only those who have seen the beacon take its absence for a death.
+        // If the user may not read the server's run, only contexts that have seen the beacon take its absence for a death.
         let answers = self.ask_about_run(&format!("SELECT {RUN}")).await?;
         let run = answers.and_then(|answers| answers.first(0)?.text(0).map(String::from));
         let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
@@ -107,7 +107,7 @@ impl Link {
         }
     }
 
-    /// Asks about the run of the server. `None` if the user may not read it.
+    /// Asks about the run of the server. `None` if the server refuses to answer, for example because the user may not read it.
     async fn ask_about_run(&self, question: &str) -> Result<Option<Answers>, Failure> {
         if self.is_refused.load(Relaxed) {
             return Ok(None);

@@ -112,7 +112,7 @@ impl Loan for Taken<'_> {
     }
 
     fn give_back(self: Box<Self>) {
-        // Under the lock, because the last handle counts itself out before it closes what is idle.
+        // Read under the lock, because the last handle decrements the count before it closes the idle connections.
         let mut idle = self.pool.idle.lock();
         if !self.connection.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
             idle.push(self.connection);
