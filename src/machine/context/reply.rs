@@ -102,9 +102,11 @@ impl Machine {
                 self.grant_was_stolen(key, token, now);
             } else {
                 self.send(key, Body::Stolen { holder, token });
-                // Waiters still watch the victim, and do not know yet that they now wait behind the thief.
-                self.send(key, Body::Gone { holder });
             }
+        }
+        // The first waiter still watches the victims, and does not know yet that it now waits behind the thief.
+        if let Some(&(holder, _)) = answer.robbed.last().filter(|(holder, _)| *holder != self.session.id()) {
+            self.send(key, Body::Gone { holder });
         }
     }
 

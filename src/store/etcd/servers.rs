@@ -237,8 +237,10 @@ impl Servers {
         if failure.error.retry && is_left {
             // Nothing of an old connection is used again: its token may be out of date as well. A connection that another call has opened
             // meanwhile is kept.
-            self.clients.lock()[at].take_if(|(connected_at, _)| *connected_at <= began);
-            self.turn_from(at);
+            let dropped = self.clients.lock()[at].take_if(|(connected_at, _)| *connected_at <= began);
+            if dropped.is_some() {
+                self.turn_from(at);
+            }
         }
         Err(named(&self.address.hosts[at], failure))
     }

@@ -52,6 +52,7 @@ pub(super) struct Link {
 
 struct Kept {
     node: Node,
+    /// When it began to be opened.
     opened_at: Instant,
     /// When the server answered last; `None` if the connection must be checked before it is used again.
     answered_at: Option<Instant>,
@@ -125,6 +126,10 @@ impl Slot {
         if let Some(mut kept) = current.kept.try_lock() {
             kept.take_if(|kept| kept.opened_at <= until);
         }
+    }
+
+    fn was_forgotten_since(&self, began: Instant) -> bool {
+        self.current().forgotten.lock().is_some_and(|until| until >= began)
     }
 
     /// Whether the connection was not forgotten while somebody had locked the place.
@@ -318,16 +323,22 @@ impl Link {
         *kept = None;
         // A check may have taken long. The time to connect counts by itself, and so does the time to check the settings.
         place.note_locked();
-        let mut node = match wanted {
-            Some(address) => self.route.open_at(address, &self.files).await?,
-            None => self.route.open(&self.files).await?,
+        let (mut node, began) = loop {
+            let began = Instant::now();
+            let node = match wanted {
+                Some(address) => self.route.open_at(address, &self.files).await?,
+                None => self.route.open(&self.files).await?,
+            };
+            // Another server may have been announced meanwhile.
+            if !place.was_forgotten_since(began) {
+                break (node, began);
+            }
         };
         place.note_locked();
         self.check_settings(&mut node).await?;
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock() = Arc::clone(&node.address);
-        let now = Instant::now();
-        *kept = Some(Kept { node: node.clone(), opened_at: now, answered_at: Some(now), check: None });
+        *kept = Some(Kept { node: node.clone(), opened_at: began, answered_at: Some(Instant::now()), check: None });
         Ok(node)
     }
 
@@ -340,7 +351,7 @@ impl Link {
 
     /// Completes when a Sentinel has announced another server, and the connection was forgotten.
     pub(super) async fn until_replaced(&self) {
-        self.route.until_replaced(&self.files, &self.subscriptions).await;
+        self.route.until_replaced(&self.files, &self.subscriptions, &|| self.address()).await;
         self.forget(Instant::now());
     }
 

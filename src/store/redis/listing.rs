@@ -32,6 +32,9 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
         let (next, rows): Page = redis::from_redis_value(page).map_err(|_| failure::of_answer(Stage::Reading))?;
         let used = rows.into_iter().filter(|(_, text)| !core::str::from_utf8(text).is_ok_and(is_idle));
         keys.extend(used.filter_map(|(name, _)| key_of(name)));
+        if next == "0" {
+            check_role(place).await?;
+        }
         if place.link.opened() != connection {
             // A cursor means nothing to another server.
             connection = place.link.opened();
@@ -44,7 +47,6 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
         }
         cursor = next;
     }
-    check_role(place).await?;
     keys.sort_unstable();
     // A row may come twice while the server rearranges them.
     keys.dedup();

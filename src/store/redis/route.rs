@@ -1,7 +1,7 @@
 //! The way to the server that keeps the rows.
 
 use core::{future::pending, sync::atomic::AtomicUsize};
-use std::string::String;
+use std::{string::String, sync::Arc};
 
 use redis::{Client, ConnectionAddr, RedisError};
 
@@ -95,10 +95,15 @@ impl Route {
         }
     }
 
-    /// Completes when a Sentinel announces another master. `subscriptions` counts the Sentinels that it listens to.
-    pub(super) async fn until_replaced(&self, files: &Certificates, subscriptions: &AtomicUsize) {
+    /// Completes when a Sentinel announces another master than the `current` one. `subscriptions` counts the Sentinels that it listens to.
+    pub(super) async fn until_replaced(
+        &self,
+        files: &Certificates,
+        subscriptions: &AtomicUsize,
+        current: &(impl Fn() -> Arc<str> + Sync),
+    ) {
         match self {
-            Self::Sentinel(group) => group.until_replaced(files, subscriptions).await,
+            Self::Sentinel(group) => group.until_replaced(files, subscriptions, current).await,
             Self::Single(_) | Self::Cluster(_) => pending().await,
         }
     }

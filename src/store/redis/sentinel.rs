@@ -7,12 +7,13 @@ use core::{
 use std::{
     format,
     string::{String, ToString},
+    sync::Arc,
     vec::Vec,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use redis::{Client, ConnectionInfo, RedisConnectionInfo, RedisError, Value, cmd};
-use tokio::time::{sleep, timeout};
+use redis::{Client, ConnectionInfo, RedisConnectionInfo, RedisError, Value, aio::PubSub, cmd};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     failure::{self, Stage},
@@ -23,8 +24,12 @@ use crate::executor::Mutex;
 use crate::machine::StoreError;
 use crate::store::{backoff::Backoff, tls::Certificates};
 
-/// How long connecting and subscribing to a Sentinel may take.
+/// How long a Sentinel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A connection on which nothing was announced for this long is checked with a ping.
+const QUIET: Duration = Duration::from_secs(15);
+/// The pause before a Sentinel is asked again that did not let this user listen.
+const REFUSED: Duration = Duration::from_secs(60);
 /// The shortest pause before a Sentinel is listened to again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,53 +90,93 @@ impl Group {
         self.sentinels.lock().sort_by_key(|one| address_of(one) != sentinel);
     }
 
-    /// Whether the Sentinel that answered last names another master than the one at this address. A former master may still
+    /// Whether a Sentinel names another master than the one at this address. A former master may still
     /// consider itself the master for ten seconds.
     pub(super) async fn names_another(&self, address: &str, files: &Certificates) -> bool {
-        let Some(sentinel) = self.sentinels().into_iter().next() else { return false };
-        self.named_by(&sentinel, files).await.is_ok_and(|(named, _)| address_of(&named) != address)
+        let sentinels = self.sentinels();
+        let attempts = sentinels.iter().map(|sentinel| self.named_by(sentinel, files)).collect();
+        let Ok(Ok((named, sentinel))) = timeout(PATIENCE, first_of(attempts)).await else { return false };
+        self.put_first(&sentinel);
+        address_of(&named) != address
     }
 
-    /// Completes when a Sentinel announces another master. `subscriptions` counts the Sentinels that it listens to.
-    pub(super) async fn until_replaced(&self, files: &Certificates, subscriptions: &AtomicUsize) {
+    /// Completes when a Sentinel announces another master than the `current` one. `subscriptions` counts the Sentinels that it listens to.
+    pub(super) async fn until_replaced(
+        &self,
+        files: &Certificates,
+        subscriptions: &AtomicUsize,
+        current: &(impl Fn() -> Arc<str> + Sync),
+    ) {
         let sentinels = self.sentinels();
         let mut announcements: FuturesUnordered<_> =
-            sentinels.iter().map(|sentinel| self.until_announced(sentinel, files, subscriptions)).collect();
+            sentinels.iter().map(|sentinel| self.until_announced(sentinel, files, subscriptions, current)).collect();
         announcements.next().await;
     }
 
-    async fn until_announced(&self, sentinel: &Client, files: &Certificates, subscriptions: &AtomicUsize) {
-        let mut backoff = Backoff::new(SHORTEST_PAUSE);
-        while self.hears_announcement(sentinel, files, subscriptions).await.is_none() {
-            sleep(backoff.next()).await;
-        }
-        // The other Sentinels may learn of the new master later, so this one is asked first.
-        self.put_first(&address_of(sentinel));
-    }
-
-    /// Listens to a Sentinel until it announces another master; `None` if it cannot be listened to any more.
-    async fn hears_announcement(
+    async fn until_announced(
         &self,
         sentinel: &Client,
         files: &Certificates,
         subscriptions: &AtomicUsize,
-    ) -> Option<()> {
+        current: &(impl Fn() -> Arc<str> + Sync),
+    ) {
+        let mut backoff = Backoff::new(SHORTEST_PAUSE);
+        loop {
+            let began = Instant::now();
+            if let Some(connection) = self.subscribe(sentinel, files).await {
+                let _counted = Counted::among(subscriptions);
+                if self.hears_announcement(connection, current).await {
+                    // The other Sentinels may learn of the new master later, so this one is asked first.
+                    return self.put_first(&address_of(sentinel));
+                }
+            }
+            backoff.stood(began.elapsed());
+            sleep(backoff.next()).await;
+        }
+    }
+
+    async fn subscribe(&self, sentinel: &Client, files: &Certificates) -> Option<PubSub> {
         let client = tls::renewed(sentinel.clone(), files).ok()?;
         let subscribe = async {
             let mut connection = client.get_async_pubsub().await.ok()?;
-            connection.subscribe("+switch-master").await.ok()?;
-            Some(connection)
+            match connection.subscribe("+switch-master").await {
+                Ok(()) => Some(connection),
+                Err(refusal) => {
+                    if refusal.code() == Some("NOPERM") {
+                        sleep(REFUSED).await;
+                    }
+                    None
+                }
+            }
         };
-        let mut connection = timeout(PATIENCE, subscribe).await.ok()??;
-        let _counted = Counted::among(subscriptions);
-        let mut announcements = connection.on_message();
+        timeout(REFUSED, subscribe).await.ok().flatten()
+    }
+
+    /// Listens until another master than the current one is announced; false if the connection has ended.
+    async fn hears_announcement(&self, connection: PubSub, current: &(impl Fn() -> Arc<str> + Sync)) -> bool {
+        let (mut sink, mut messages) = connection.split();
         loop {
-            // The name, and the old and the new address.
-            let announcement: String = announcements.next().await?.get_payload().ok()?;
-            if announcement.split(' ').next() == Some(&*self.name) {
-                return Some(());
+            match timeout(QUIET, messages.next()).await {
+                Ok(Some(message)) => {
+                    let announcement: String = message.get_payload().unwrap_or_default();
+                    if self.announced_in(&announcement).is_some_and(|address| *address != *current()) {
+                        return true;
+                    }
+                }
+                Ok(None) => return false,
+                // A firewall may have forgotten the connection.
+                Err(_) if !matches!(timeout(PATIENCE, sink.ping::<Value>()).await, Ok(Ok(_))) => return false,
+                Err(_) => {}
             }
         }
+    }
+
+    /// The address of this group's new master, if the announcement is of this group: its name, and the old and the new address.
+    fn announced_in(&self, announcement: &str) -> Option<String> {
+        let words: Vec<&str> = announcement.split(' ').collect();
+        let [name, _, _, host, port] = words[..] else { return None };
+        let master = (name == self.name).then(|| client_at(&format!("{host}:{port}"), &self.master).ok())??;
+        Some(address_of(&master))
     }
 
     /// The master that one Sentinel names, and the address of that Sentinel.

@@ -89,7 +89,9 @@ impl Link {
     /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
         // If the user may not read the server's run, only contexts that have seen the beacon take its absence for a death.
-        let answers = self.ask_about_run(&format!("SELECT {RUN}")).await?;
+        let answers =
+            if self.is_refused.load(Relaxed) { None } else { self.ask_about_run(&format!("SELECT {RUN}")).await? };
+        self.is_refused.store(answers.is_none(), Relaxed);
         let run = answers.and_then(|answers| answers.first(0)?.text(0).map(String::from));
         let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         let is_raised = is_true(&self.line.carry(Round::one(&raise)).await?, 0);
@@ -98,6 +100,9 @@ impl Link {
 
     /// Which of these sessions have a row that does not name this run of the server.
     pub(super) async fn ask_elsewhere(&self, names: &Names, sessions: &[SessionId]) -> Result<Vec<SessionId>, Failure> {
+        if self.is_refused.load(Relaxed) {
+            return Ok(sessions.to_vec());
+        }
         match self.ask_about_run(&names.read_elsewhere(sessions, RUN)).await {
             Ok(Some(answers)) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
             Ok(None) => Ok(sessions.to_vec()),
@@ -109,16 +114,10 @@ impl Link {
 
     /// Asks about the run of the server. `None` if the server refuses to answer, for example because the user may not read it.
     async fn ask_about_run(&self, question: &str) -> Result<Option<Answers>, Failure> {
-        if self.is_refused.load(Relaxed) {
-            return Ok(None);
-        }
         match self.line.carry(Round::one(question)).await {
             Ok(answers) => Ok(Some(answers)),
             Err(failure) if failure.is_cut() || failure.code == "42P01" => Err(failure),
-            Err(failure) => {
-                self.is_refused.store(failure.code == "42501", Relaxed);
-                Ok(None)
-            }
+            Err(_) => Ok(None),
         }
     }
 
