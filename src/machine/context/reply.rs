@@ -282,7 +282,7 @@ impl Machine {
         self.seek(slot, now);
     }
 
-    /// Handles the answer to a request for several keys.
+    /// Handles the answer to a request for several keys. If one of their records is unreadable, the user is told only of that key.
     fn acquire_all_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Action::AcquireAll(asks) = &operation.action else {
             return debug_assert!(false, "it is called for several keys only");
@@ -301,7 +301,6 @@ impl Machine {
             }
             other => {
                 for (index, (slot, (_, ask))) in operation.all.iter().zip(asks).enumerate() {
-                    // The user is told only of the unreadable key.
                     match other {
                         Outcome::UnreadableAt(at, _) if *at != index => self.found_busy(slot, now),
                         _ => self.acquire_answered(slot, ask.request, other, sent, now),
