@@ -1,10 +1,12 @@
 //! Servers that die, come back, or stand in for another one.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
+    machine::SessionId,
+    signal::{Inbox, Notice},
     store::{PostgresStore, Store},
 };
 use tokio::{runtime::Runtime, time::timeout};
@@ -13,6 +15,7 @@ use super::{ask, ask_within, is_granted, manager, on_own_server};
 use crate::{
     outage,
     server::{PATIENCE, Place, Server},
+    signals::Told,
     until::until,
 };
 
@@ -136,8 +139,26 @@ fn a_holder_whose_grant_a_failover_lost_is_told_although_the_old_server_only_han
         replica.restart();
         let heir = manager(Place { url: replica.url(), prefix: "leasehold".into() }.store().await);
         let _granted = timeout(PATIENCE, heir.lock("k").acquire()).await.unwrap().unwrap();
-        let lost = timeout(Duration::from_secs(30), guard.lost()).await;
+        let lost = timeout(PATIENCE, guard.lost()).await;
         assert!(lost.is_ok(), "two contexts hold it, and the first is not told");
+    });
+}
+
+/// The connection for signals is as new as the doubt, and no later transaction fails.
+#[test]
+fn a_doubt_soon_after_the_connection_was_made_is_not_forgotten() {
+    on_own_server(async |server, place| {
+        let store = place.builder().with_beacons().connect().await.unwrap();
+        store.migrate().await.unwrap();
+        ask(&store, 1).await.unwrap();
+        let (signals, told) = (store.signals().unwrap(), Arc::new(Told::default()));
+        let inbox: Arc<dyn Inbox> = told.clone();
+        assert!(signals.wake(SessionId(98), true, Arc::downgrade(&inbox)));
+        until("the beacon stands", async || told.has(&Notice::BeaconStands(SessionId(98)))).await;
+        let frozen = server.freeze();
+        ask_within(Duration::from_millis(300), "k", &store, 1).await.unwrap_err();
+        until("the connection is given up", async || told.has(&Notice::BeaconLost(SessionId(98)))).await;
+        drop(frozen);
     });
 }
 

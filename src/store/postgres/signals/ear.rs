@@ -109,7 +109,7 @@ impl Ear {
                     // A message may be lost. A standby that took over may also lack the latest writes, if replication is asynchronous.
                     self.notice(Notice::Reconnected);
                 }
-                if let Err(Rests) = self.serve(&link, heard).await {
+                if let Err(Rests) = self.serve(&link, &events, heard).await {
                     return;
                 }
                 backoff.stood(since.elapsed());
@@ -160,7 +160,12 @@ impl Ear {
     }
 
     /// Until the connection is cut.
-    async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
+    async fn serve(
+        &mut self,
+        link: &Link,
+        events: &UnboundedSender<Event>,
+        heard: &mut UnboundedReceiver<Event>,
+    ) -> Result<(), Rests> {
         if matches!(self.beacon, Beacon::Wanted) {
             let raised = self.raise(link, heard).await;
             if !matches!(raised, Ok(true)) {
@@ -170,12 +175,12 @@ impl Ear {
             }
         }
         self.outbox.flush(link);
-        // It ends with this connection.
-        let mut trial = JoinSet::new();
+        // They end with this connection.
+        let mut errands = JoinSet::new();
         if !self.place.hearing.is_known() {
-            trial.spawn(hearing::try_out(self.place.clone(), self.session, link.line()));
+            errands.spawn(hearing::try_out(self.place.clone(), self.session, link.line()));
         }
-        let (mut alarm, mut asked_at) = (Alarm::new(), Instant::now());
+        let (mut alarm, mut asked_at, mut is_to_ask) = (Alarm::new(), Instant::now(), false);
         loop {
             let event = match self.watches.next() {
                 None => heard.recv().await,
@@ -191,10 +196,19 @@ impl Ear {
             if matches!(event, Some(Event::Cut { number }) if number == link.number) {
                 return Ok(());
             }
-            if matches!(event, Some(Event::Doubt { at }) if at > asked_at + OFTEN_ENOUGH) {
-                asked_at = Instant::now();
-                if !answers(link).await {
-                    return Ok(());
+            if let Some(Event::Doubt { at }) = event {
+                if at > asked_at + OFTEN_ENOUGH {
+                    (asked_at, is_to_ask) = (Instant::now(), false);
+                    if !answers(link).await {
+                        return Ok(());
+                    }
+                } else if at > asked_at && !core::mem::replace(&mut is_to_ask, true) {
+                    // There may be no later doubt: the next transactions may go to another server.
+                    let events = events.clone();
+                    errands.spawn(async move {
+                        sleep(OFTEN_ENOUGH * 2).await;
+                        let _ = events.send(Event::Doubt { at: Instant::now() });
+                    });
                 }
             }
             self.take(event, Some(link))?;
