@@ -97,17 +97,18 @@ impl Machine {
 
     /// Tells other contexts that this transaction stole their lease. A theft from this context is noted at once.
     fn handle_thefts(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
+        let mut victim = None;
         for &(holder, token) in &answer.robbed {
             if holder == self.session.id() {
                 self.grant_was_stolen(key, token, now);
             } else {
                 self.send(key, Body::Stolen { holder, token });
+                victim = Some(holder);
             }
         }
         // The first waiter still watches the victims, and does not know yet that it now waits behind the thief.
-        if let Some(&(holder, _)) = answer.robbed.last().filter(|(holder, _)| *holder != self.session.id()) {
-            self.send(key, Body::Gone { holder });
-        }
+        let Some(holder) = victim else { return };
+        self.send(key, Body::Gone { holder });
     }
 
     /// Handles an answer that came after its time-out. It is not used, but nothing that it granted is left behind.
@@ -493,8 +494,7 @@ impl Machine {
     }
 
     pub(super) fn send(&mut self, key: &Key, body: Body) {
-        if let Some(store) = self.store {
-            self.emit(Command::Send(Message { store, key: key.clone(), body }));
-        }
+        let Some(store) = self.store else { return };
+        self.emit(Command::Send(Message { store, key: key.clone(), body }));
     }
 }

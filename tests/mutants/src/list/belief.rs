@@ -110,7 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "liveness",
         "whoever waits is not told that a thief came before it",
         Scenario("takeover::a_thief_that_vanishes"),
-        &[edit(REPLY, "            self.send(key, Body::Gone { holder });\n        }\n    }\n", "        }\n    }\n")],
+        &[edit(REPLY, "        self.send(key, Body::Gone { holder });\n", "")],
     ),
     Mutant::new(
         "I14",
