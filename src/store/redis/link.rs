@@ -121,7 +121,9 @@ impl Slot {
     /// Forgets the connection, unless it was opened after this time.
     fn forget(&self, until: Instant) {
         let current = self.current();
-        *current.forgotten.lock() = Some(until);
+        let mut forgotten = current.forgotten.lock();
+        *forgotten = Some(until).max(*forgotten);
+        drop(forgotten);
         // Whoever holds the lock looks for itself before it uses the connection.
         if let Some(mut kept) = current.kept.try_lock() {
             kept.take_if(|kept| kept.opened_at <= until);
@@ -351,7 +353,7 @@ impl Link {
 
     /// Completes when a Sentinel has announced another server, and the connection was forgotten.
     pub(super) async fn until_replaced(&self) {
-        self.route.until_replaced(&self.files, &self.subscriptions, &|| self.address()).await;
+        self.route.until_replaced(&self.files, &self.subscriptions, &self.address).await;
         self.forget(Instant::now());
     }
 

@@ -11,7 +11,7 @@ use super::{
     sentinel::Group,
     servers::Servers,
 };
-use crate::{machine::StoreError, store::tls::Certificates};
+use crate::{executor::Mutex, machine::StoreError, store::tls::Certificates};
 
 pub(super) enum Route {
     /// The only server.
@@ -100,7 +100,7 @@ impl Route {
         &self,
         files: &Certificates,
         subscriptions: &AtomicUsize,
-        current: &(impl Fn() -> Arc<str> + Sync),
+        current: &Mutex<Arc<str>>,
     ) {
         match self {
             Self::Sentinel(group) => group.until_replaced(files, subscriptions, current).await,

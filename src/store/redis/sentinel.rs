@@ -105,7 +105,7 @@ impl Group {
         &self,
         files: &Certificates,
         subscriptions: &AtomicUsize,
-        current: &(impl Fn() -> Arc<str> + Sync),
+        current: &Mutex<Arc<str>>,
     ) {
         let sentinels = self.sentinels();
         let mut announcements: FuturesUnordered<_> =
@@ -118,7 +118,7 @@ impl Group {
         sentinel: &Client,
         files: &Certificates,
         subscriptions: &AtomicUsize,
-        current: &(impl Fn() -> Arc<str> + Sync),
+        current: &Mutex<Arc<str>>,
     ) {
         let mut backoff = Backoff::new(SHORTEST_PAUSE);
         loop {
@@ -153,13 +153,13 @@ impl Group {
     }
 
     /// Listens until another master than the current one is announced; false if the connection has ended.
-    async fn hears_announcement(&self, connection: PubSub, current: &(impl Fn() -> Arc<str> + Sync)) -> bool {
+    async fn hears_announcement(&self, connection: PubSub, current: &Mutex<Arc<str>>) -> bool {
         let (mut sink, mut messages) = connection.split();
         loop {
             match timeout(QUIET, messages.next()).await {
                 Ok(Some(message)) => {
                     let announcement: String = message.get_payload().unwrap_or_default();
-                    if self.announced_in(&announcement).is_some_and(|address| *address != *current()) {
+                    if self.announced_in(&announcement).is_some_and(|address| *address != **current.lock()) {
                         return true;
                     }
                 }

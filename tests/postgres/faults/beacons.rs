@@ -187,15 +187,20 @@ fn a_beacon_that_this_server_had_shows_a_death_to_whoever_comes_later() {
     });
 }
 
+/// The same tables, for a user who may not read the statistics.
+async fn limited(place: &Place) -> Place {
+    let rights = "CREATE ROLE app LOGIN; REVOKE SELECT ON pg_stat_archiver FROM PUBLIC; \
+                  GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_store, leasehold_record, leasehold_session TO app";
+    place.client().await.batch_execute(rights).await.unwrap();
+    Place { url: place.url.replace("postgres@", "app@"), ..place.clone() }
+}
+
 /// Then nobody can tell the runs of the server apart. A waiter that has seen the beacon still knows.
 #[test]
 fn a_user_who_may_not_read_the_statistics_has_a_beacon_nevertheless() {
     on_own_server(async |_, place| {
         drop(with_beacon(place).await);
-        let rights = "CREATE ROLE app LOGIN; REVOKE SELECT ON pg_stat_archiver FROM PUBLIC; \
-                      GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_store, leasehold_record, leasehold_session TO app";
-        place.client().await.batch_execute(rights).await.unwrap();
-        let limited = Place { url: place.url.replace("postgres@", "app@"), ..place.clone() };
+        let limited = limited(place).await;
         let store = limited.builder().with_beacons().connect().await.unwrap();
         let heir = LeaseManager::builder(store, TokioExecutor::new()).lease(LONG).build().unwrap();
         let (waits, dies) = (std::sync::mpsc::channel::<()>(), limited.clone());
@@ -234,16 +239,12 @@ fn a_user_who_may_not_read_the_statistics_has_a_beacon_nevertheless() {
 fn a_user_who_may_not_read_the_statistics_is_not_refused_again_and_again() {
     on_own_server(async |_, place| {
         drop(with_beacon(place).await);
-        let rights = "CREATE ROLE app LOGIN; REVOKE SELECT ON pg_stat_archiver FROM PUBLIC; \
-                      GRANT SELECT, INSERT, UPDATE, DELETE ON leasehold_store, leasehold_record, leasehold_session TO app";
-        let user = place.client().await;
-        user.batch_execute(rights).await.unwrap();
+        let (limited, user) = (limited(place).await, place.client().await);
         let refused = async || {
             let counts = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
             user.query_one(counts, &[]).await.unwrap().get::<_, i64>(0)
         };
         let before = refused().await;
-        let limited = Place { url: place.url.replace("postgres@", "app@"), ..place.clone() };
         let (late, told) = awake(&limited, 96).await;
         late.watch(9, SessionId(97));
         let is_old = "SELECT EXISTS (SELECT FROM pg_stat_activity \

@@ -88,11 +88,15 @@ impl Link {
     /// Takes the advisory lock of a beacon, and keeps it as long as the connection stands. Returns the run of the server; `None` if
     /// somebody else holds the lock, or if a pooler has replaced the server's connection since [`open`](Self::open).
     pub(super) async fn raise(&self, lock: i64) -> Result<Option<String>, Failure> {
-        // If the user may not read the server's run, only contexts that have seen the beacon take its absence for a death.
-        let answers =
-            if self.is_refused.load(Relaxed) { None } else { self.ask_about_run(&format!("SELECT {RUN}")).await? };
-        self.is_refused.store(answers.is_none(), Relaxed);
-        let run = answers.and_then(|answers| answers.first(0)?.text(0).map(String::from));
+        let run = match self.line.carry(Round::one(&format!("SELECT {RUN}"))).await {
+            Ok(answers) => answers.first(0).and_then(|row| row.text(0)).map(String::from),
+            Err(failure) if failure.is_cut() => return Err(failure),
+            // If the user may not read the server's run, only contexts that have seen the beacon take its absence for a death.
+            Err(failure) => {
+                self.is_refused.store(failure.code == "42501", Relaxed);
+                None
+            }
+        };
         let raise = format!("SELECT CASE WHEN {} THEN pg_try_advisory_lock({lock}) ELSE false END", is_own(self.own));
         let is_raised = is_true(&self.line.carry(Round::one(&raise)).await?, 0);
         Ok(is_raised.then(|| run.unwrap_or_default()))
@@ -103,21 +107,12 @@ impl Link {
         if self.is_refused.load(Relaxed) {
             return Ok(sessions.to_vec());
         }
-        match self.ask_about_run(&names.read_elsewhere(sessions, RUN)).await {
-            Ok(Some(answers)) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
-            Ok(None) => Ok(sessions.to_vec()),
+        match self.line.carry(Round::one(&names.read_elsewhere(sessions, RUN))).await {
+            Ok(answers) => Ok(answers.rows(0).iter().filter_map(session_of).collect()),
+            Err(failure) if failure.is_cut() => Err(failure),
             // Where there is no table there are no rows.
             Err(failure) if failure.code == "42P01" => Ok(Vec::new()),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    /// Asks about the run of the server. `None` if the server refuses to answer, for example because the user may not read it.
-    async fn ask_about_run(&self, question: &str) -> Result<Option<Answers>, Failure> {
-        match self.line.carry(Round::one(question)).await {
-            Ok(answers) => Ok(Some(answers)),
-            Err(failure) if failure.is_cut() || failure.code == "42P01" => Err(failure),
-            Err(_) => Ok(None),
+            Err(_) => Ok(sessions.to_vec()),
         }
     }
 
